@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that Bazel's own tool packages load from @rules_cc.
+
+Bazel 4.2 still has these rules built in, so re-exporting them is enough and
+nothing has to be downloaded.
+"""
+
+cc_binary = native.cc_binary
+cc_import = native.cc_import
+cc_library = native.cc_library
+cc_proto_library = native.cc_proto_library
+cc_test = native.cc_test
+cc_toolchain = native.cc_toolchain
+cc_toolchain_suite = native.cc_toolchain_suite
+fdo_prefetch_hints = native.fdo_prefetch_hints
+fdo_profile = native.fdo_profile
+objc_library = native.objc_library
