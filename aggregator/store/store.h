@@ -174,6 +174,12 @@ class Store {
   // A gap that the aggregator itself noticed. Durable on return.
   virtual absl::Status AddGap(HostNumber host, const v1::Gap& gap) = 0;
 
+  // The agent no longer holds the batches up to `seq` (its spool lost them, or this store is newer
+  // than they are): raises the durable seq of this host and spool epoch to `seq`, never lowers it,
+  // and stores `gap` in the same write. Durable on return.
+  virtual absl::Status SkipTo(HostNumber host, uint64_t spool_epoch, uint64_t seq,
+                              const v1::Gap& gap) = 0;
+
   // ---- directives (Control service); small and rare
   virtual absl::Status PutDirectives(const v1::ListDirectivesResponse::Set& set) = 0;
   virtual absl::Status DeleteDirectives(std::string_view name) = 0;
