@@ -3,11 +3,14 @@
 """Counts what really ran, from Bazel's build events and each test.xml.
 
 usage: count_results.py [--no-skips] [--allow-empty] [--privileged FILE]
-                        [--expect FILE] [--keep DIR] EVENTS...
+                        [--gtest FILE] [--expect FILE] [--problem TEXT]
+                        [--keep DIR] EVENTS...
 
 EVENTS are files of `bazel --build_event_json_file`. FILE of --expect lists the
 test targets that had to run, FILE of --privileged those of them that need root
-or a kernel feature. Counted are test cases, not targets:
+or a kernel feature, FILE of --gtest those that write a test.xml of their own
+(for others Bazel makes one, with one case that tells the exit code). Counted
+are test cases, not targets:
 
 * a case fails if its XML says so;
 * a target that does not build, crashes, times out, writes no XML or runs no
@@ -15,7 +18,7 @@ or a kernel feature. Counted are test cases, not targets:
   XML holds;
 * a skipped case is printed with its reason; with --no-skips a skip in a
   privileged target is a failure, because then nothing was tested there;
-* any other target that does not build is one failure.
+* any other target that does not build is one failure, and so is each --problem.
 
 Logs of targets that failed are copied to DIR of --keep. The last line is
 `N passed, N failed, N skipped`; the exit code is 1 if anything failed.
@@ -74,7 +77,7 @@ class Target:
         self.logs = []
         self.seconds = 0.0
         self.ran = False
-        self.empty = False
+        self.cases_by_bazel = False
 
 
 def path_of(outputs, name):
@@ -101,14 +104,20 @@ def add_result(target, result):
         target.problems.append("wrote no test.xml")
     except ElementTree.ParseError as error:
         target.problems.append("wrote a broken test.xml: %s" % error)
-    target.cases += cases
     status = result.get("status", "NO_STATUS")
-    if status == "PASSED":
-        target.empty = not target.cases
-    elif status == "TIMEOUT":
+    by_bazel = [case.name for case in cases] == [target.label.strip("/").replace(":", "/")]
+    if by_bazel and status != "PASSED":
+        # Its one case says in other words what the status says.
+        how = "" if status == "TIMEOUT" else ": " + cases[0].reason
+        cases = []
+    else:
+        how = ""
+        target.cases_by_bazel |= by_bazel
+    target.cases += cases
+    if status == "TIMEOUT":
         target.problems.append("timed out after %.0f s" % target.seconds)
-    elif not any(case.outcome == FAILED for case in cases):
-        target.problems.append("ended with status %s (crash?)" % status)
+    elif status != "PASSED" and not any(case.outcome == FAILED for case in cases):
+        target.problems.append("ended with status %s%s" % (status, how))
 
 
 def read_events(paths):
@@ -168,21 +177,27 @@ def main(argv):
     parser.add_argument("--no-skips", action="store_true")
     parser.add_argument("--allow-empty", action="store_true")
     parser.add_argument("--privileged")
+    parser.add_argument("--gtest")
     parser.add_argument("--expect")
+    parser.add_argument("--problem", action="append", default=[])
     parser.add_argument("--keep")
     parser.add_argument("events", nargs="+")
     args = parser.parse_args(argv)
 
     targets, broken, problems = read_events(args.events)
     privileged = set(read_labels(args.privileged))
+    gtest = set(read_labels(args.gtest))
     for label in read_labels(args.expect):
         target = targets.setdefault(label, Target(label))
         if not target.ran:
             target.problems.append("does not build" if label in broken else "did not run")
     for target in targets.values():
-        if target.empty and not target.problems and not args.allow_empty:
+        if not target.problems and not target.cases and not args.allow_empty:
             target.problems.append("ran no test case")
-    failures = list(problems)
+        if target.cases_by_bazel and target.label in gtest:
+            target.problems.append("exited before its test program had reported")
+            target.cases = []
+    failures = args.problem + problems
     failures += ["%s does not build" % label for label in sorted(broken - set(targets))]
 
     passed = 0

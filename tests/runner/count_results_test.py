@@ -27,6 +27,11 @@ SKIPPING = """<testsuites><testsuite name="A">
 DISABLED = """<testsuites><testsuite name="A">
 <testcase name="DISABLED_one" classname="A" status="notrun" result="suppressed"/>
 </testsuite></testsuites>"""
+# What Bazel writes for a program that wrote no XML.
+BY_BAZEL = """<testsuites><testsuite name="a/t"><testcase name="a/t" status="run"/>
+</testsuite></testsuites>"""
+BY_BAZEL_BAD = """<testsuites><testsuite name="a/t"><testcase name="a/t" status="run">
+<error message="exited with error code 132"></error></testcase></testsuite></testsuites>"""
 EMPTY = """<testsuites tests="0"></testsuites>"""
 
 
@@ -57,7 +62,7 @@ class CountResults(unittest.TestCase):
             "testResult": {"status": status, "testActionOutput": outputs,
                            "testAttemptDurationMillis": "1500"}})
 
-    def count(self, *args, expect=None, privileged=None):
+    def count(self, *args, expect=None, privileged=None, gtest=None):
         lines = self.events + ([self.finished] if self.finished else [])
         events = self.write("events.json", "\n".join(map(json.dumps, lines)))
         argv = list(args)
@@ -65,6 +70,8 @@ class CountResults(unittest.TestCase):
             argv += ["--expect", self.write("expect", "\n".join(expect))]
         if privileged is not None:
             argv += ["--privileged", self.write("privileged", "\n".join(privileged))]
+        if gtest is not None:
+            argv += ["--gtest", self.write("gtest", "\n".join(gtest))]
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             code = count_results.main(argv + [events])
@@ -110,6 +117,24 @@ class CountResults(unittest.TestCase):
         self.add("//a:t", "TIMEOUT", GOOD)
         self.assertEqual(self.count(), (1, "2 passed, 1 failed, 0 skipped"))
         self.assertIn("timed out", self.output)
+
+    def test_crash_and_timeout_without_xml_count_once(self):
+        self.add("//a:t", "FAILED", BY_BAZEL_BAD)
+        self.assertEqual(self.count(gtest=["//a:t"]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertIn("exited with error code 132", self.output)
+        self.events = []
+        self.add("//a:t", "TIMEOUT", BY_BAZEL_BAD)
+        self.assertEqual(self.count(), (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_gtest_that_exits_early_fails_although_its_code_is_0(self):
+        self.add("//a:t", "PASSED", BY_BAZEL)
+        self.assertEqual(self.count(gtest=["//a:t"]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertEqual(self.count(gtest=[]), (0, "1 passed, 0 failed, 0 skipped"))
+
+    def test_problem_of_the_caller_is_a_failure(self):
+        self.add("//a:t", "PASSED", GOOD)
+        self.assertEqual(self.count("--problem", "x does not load"),
+                         (1, "2 passed, 1 failed, 0 skipped"))
 
     def test_missing_and_broken_xml_fail(self):
         self.add("//a:t", "PASSED", None)
