@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ground-truth scenarios: named writers do a known amount of IO on a scratch filesystem, somebody
+// else makes it durable, and a tracer is asked who it was.
+//
+// What is measured: from just before the writers start until the disk rests after the filesystem
+// has been unmounted. The unmount belongs to the span because it writes, in its own name, metadata
+// that the writers dirtied: leaving it out would leave out the hardest part. What happens before
+// (mkfs, files that the scenario needs, an unmount and mount that settle journals and caches) does
+// not.
+//
+// RunScenario is called from one thread, after EnterPrivateMounts. Bytes throughout.
+#ifndef TESTS_GROUNDTRUTH_SCENARIO_H_
+#define TESTS_GROUNDTRUTH_SCENARIO_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "node-agent/tracer/tracer.h"
+#include "tests/groundtruth/judge.h"
+#include "tests/groundtruth/scratch_disk.h"
+
+namespace fleetblame::testing {
+
+// One run of the writer program.
+struct Actor {
+  std::string comm;
+  std::string mode;  // of the writer program
+  std::string path;  // below the mount point
+  uint64_t bytes = 0;
+  uint64_t block = 4096;
+  uint64_t offset = 0;
+  uint32_t files = 0;
+  // Names one of which the dirtier's stack must hold; empty for those who are not judged.
+  std::vector<std::string> frames;
+};
+
+// Who brings the data to the disk when the writers have ended.
+enum class Writeback {
+  kWriter,    // the writers did it themselves (direct, O_SYNC, fdatasync)
+  kSyncfs,    // another process calls syncfs
+  kFsync,     // another process calls fsync on each writer's file
+  kPeriodic,  // nobody: the flusher finds it old enough, some seconds later
+};
+
+struct Scenario {
+  std::string name;
+  std::vector<Actor> setup;   // before the measured span
+  std::vector<Actor> actors;  // start together, and are judged
+  Writeback writeback = Writeback::kSyncfs;
+  agent::Operation direction = agent::Operation::kWrite;
+};
+
+const std::vector<Scenario>& AllScenarios();
+
+struct Outcome {
+  Verdict verdict;
+  // Per direction: what the kernel's counters moved by, as read by the scenario itself.
+  DiskCounters kernel;
+  std::map<agent::Operation, agent::Books> books;
+  // Sum of rows per direction, without and with what is marked lost.
+  std::map<agent::Operation, uint64_t> charged_bytes;
+  std::map<agent::Operation, uint64_t> row_bytes;
+  std::string dump;  // for a person, when something is wrong
+};
+
+using TracerFactory =
+    std::function<absl::StatusOr<std::unique_ptr<agent::Tracer>>(const std::string& disk)>;
+
+// `writer` is the path of the writer program.
+absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
+                                    const std::string& writer, const TracerFactory& make_tracer);
+
+}  // namespace fleetblame::testing
+
+#endif  // TESTS_GROUNDTRUTH_SCENARIO_H_
