@@ -2,8 +2,8 @@
 //
 // Canonical frames: what of a kernel stack is the same on every host that does the same thing. Two
 // builds of one kernel, other KASLR bases, ext4 built in or as a module, and (for the entry paths)
-// two kernel versions give the same list. docs/intent-identity.md is the normative text; a change of
-// any rule here is a new kIntentRuleVersion.
+// two kernel versions give the same list. docs/intent-identity.md is the normative text; a change
+// of any rule here is a new kIntentRuleVersion.
 //
 // Threading: pure functions. Errors: none; what cannot be resolved stays in the list as
 // "module+0xoffset" or "0x?".

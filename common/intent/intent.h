@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The identity of an intent (a kernel stack plus the reason for which writeback ran) over all hosts:
-// a hash of its canonical frames. Agent and aggregator must agree on every byte of it;
+// The identity of an intent (a kernel stack plus the reason for which writeback ran) over all
+// hosts: a hash of its canonical frames. Agent and aggregator must agree on every byte of it;
 // docs/intent-identity.md is the normative text, intent_test.cc pins it with golden values.
 //
 // Threading: pure functions. Errors: none; any input has an identity.
@@ -21,7 +21,8 @@ inline constexpr int kIntentIdBytes = 16;
 
 // Canonicalises `frames` (innermost first, one for each address that the kernel reported) and
 // returns the whole definition: id, modifier, canonical frames and one variant that keeps what
-// canonicalisation drops. `modifier` is a wb_reason name or empty; `build_id` is raw bytes or empty.
+// canonicalisation drops. `modifier` is a wb_reason name or empty; `build_id` is raw bytes or
+// empty.
 v1::Intent BuildIntent(std::span<const SymbolizedFrame> frames, std::string_view modifier,
                        std::string_view kernel_release, std::string_view build_id);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An intent in a few words for tables: the two canonical frames that tell most, the innermost one
-// that is not mere plumbing, and where it came from: "ext4_da_write_end ← pwrite64". For people; not
-// part of any identity, so the choice may get better with any release.
+// that is not mere plumbing, and where it came from: "ext4_da_write_end ← pwrite64". For people;
+// not part of any identity, so the choice may get better with any release.
 //
 // Threading: pure functions. Errors: none.
 #ifndef COMMON_INTENT_SUMMARY_H_
