@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fleetblame coverage`: do the books balance, host by host and device by device?
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands/command.h"
+#include "cli/names.h"
+#include "cli/summary_line.h"
+#include "cli/units.h"
+#include "common/absl_view.h"
+
+namespace fleetblame::cli {
+namespace {
+
+// recorded + lost - kernel: what the books are off by.
+int64_t Difference(const v1::CoverageResponse::Row& row) {
+  return static_cast<int64_t>(row.recorded_bytes() + row.lost_bytes()) -
+         static_cast<int64_t>(row.kernel_bytes());
+}
+
+std::string SignedBytes(int64_t bytes) {
+  if (bytes == 0) return "0";
+  return absl::StrCat(bytes < 0 ? "-" : "+", HumanBytes(static_cast<double>(std::abs(bytes))));
+}
+
+void PrintTable(const Context& context, const v1::CoverageResponse& r) {
+  std::cout << SummaryLines(r.summary(), context.terminal) << "\n";
+  Table table({{.title = "RECORDED"},
+               {.title = "LOST"},
+               {.title = "KERNEL"},
+               {.title = "OFF BY"},
+               {.title = "BLAMED"},
+               {.title = "OP", .align = Table::Align::kLeft},
+               {.title = "DEVICE", .align = Table::Align::kLeft},
+               {.title = "HOST", .align = Table::Align::kLeft, .min_width = 12}});
+  for (const auto& row : r.rows()) {
+    table.AddRow({HumanBytes(static_cast<double>(row.recorded_bytes())),
+                  HumanBytes(static_cast<double>(row.lost_bytes())),
+                  HumanBytes(static_cast<double>(row.kernel_bytes())), SignedBytes(Difference(row)),
+                  HumanPercent(static_cast<double>(row.recorded_bytes()),
+                               static_cast<double>(row.kernel_bytes())),
+                  std::string(OperationName(row.direction())), row.device(), row.hostname()});
+  }
+  table.Print(context.terminal, std::cout);
+  if (r.omitted() > 0)
+    std::cout << "…" << HumanCount(r.omitted()) << " more: --limit " << r.rows_size() + r.omitted()
+              << "\n";
+  for (const auto& [name, count] :
+       std::map<std::string, uint64_t>(r.summary().losses().begin(), r.summary().losses().end())) {
+    std::cout << "  " << Printable(name) << " " << HumanCount(count) << "\n";
+  }
+}
+
+void PrintJson(const v1::CoverageResponse& r) {
+  Json json;
+  json["summary"] = SummaryJson(r.summary());
+  json["rows"] = Json::array();
+  for (const auto& row : r.rows()) {
+    Json entry;
+    entry["host_id"] = row.host_id();
+    entry["host"] = row.hostname();
+    entry["device"] = row.device();
+    entry["op"] = OperationName(row.direction());
+    entry["recorded_bytes"] = row.recorded_bytes();
+    entry["lost_bytes"] = row.lost_bytes();
+    entry["kernel_bytes"] = row.kernel_bytes();
+    entry["off_by_bytes"] = Difference(row);
+    entry["recorded_ios"] = row.recorded_ios();
+    entry["kernel_ios"] = row.kernel_ios();
+    json["rows"].push_back(std::move(entry));
+  }
+  json["omitted"] = r.omitted();
+  Write(json, std::cout);
+}
+
+void PrintCsv(const v1::CoverageResponse& r) {
+  WriteCsvRecord({"host_id", "host", "device", "op", "recorded_bytes", "lost_bytes", "kernel_bytes",
+                  "off_by_bytes", "recorded_ios", "kernel_ios"},
+                 std::cout);
+  for (const auto& row : r.rows()) {
+    WriteCsvRecord(
+        {row.host_id(), row.hostname(), row.device(), std::string(OperationName(row.direction())),
+         absl::StrCat(row.recorded_bytes()), absl::StrCat(row.lost_bytes()),
+         absl::StrCat(row.kernel_bytes()), absl::StrCat(Difference(row)),
+         absl::StrCat(row.recorded_ios()), absl::StrCat(row.kernel_ios())},
+        std::cout);
+  }
+}
+
+}  // namespace
+
+void AddCoverageCommand(CLI::App* app, Context* context) {
+  CLI::App* command =
+      app->add_subcommand("coverage", "Do the books balance with the kernel's own counters?");
+  AddQueryFlags(command, context);
+  command->callback([context] {
+    context->run = [context] {
+      return RunQuery<v1::CoverageRequest, v1::CoverageResponse>(
+          *context, {}, &v1::Query::Stub::Coverage, [context](const v1::CoverageResponse& r) {
+            if (context->output == Output::kJson) return PrintJson(r);
+            if (context->output == Output::kCsv) return PrintCsv(r);
+            PrintTable(*context, r);
+          });
+    };
+  });
+}
+
+}  // namespace fleetblame::cli
