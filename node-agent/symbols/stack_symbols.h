@@ -6,8 +6,8 @@
 // concern: the core kernel's addresses never move.
 //
 // Threading: the thread that calls Tracer::Collect. Bounded: `max_stacks` stacks; those beyond are
-// symbolized but not kept (`uncached` counts them), so the caller must be done with them before the
-// next Define. Errors: an unreadable table gives unresolved frames and a sentence in `limitation`.
+// not kept (`uncached` counts them) and stay unknown. Errors: an unreadable table gives unresolved
+// frames and a sentence in `limitation`.
 #ifndef NODE_AGENT_SYMBOLS_STACK_SYMBOLS_H_
 #define NODE_AGENT_SYMBOLS_STACK_SYMBOLS_H_
 

@@ -18,8 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 namespace fleetblame::agent {
 
 inline constexpr size_t kMaxSymbols = 2'000'000;
@@ -76,9 +74,9 @@ class SymbolTable {
   uint64_t AddressAt(size_t index) const;
 
   std::vector<Segment> segments_;
-  std::vector<uint32_t> offsets_;       // from the base of the segment
-  std::vector<uint32_t> names_;         // into arena_, NUL-terminated
-  std::vector<uint16_t> modules_;       // into module_names_
+  std::vector<uint32_t> offsets_;          // from the base of the segment
+  std::vector<uint32_t> names_;            // into arena_, NUL-terminated
+  std::vector<uint16_t> modules_;          // into module_names_
   std::vector<std::string> module_names_;  // [0] is ""
   std::string arena_;
 };

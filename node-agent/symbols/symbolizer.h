@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernel addresses to names, from text in the format of /proc/kallsyms. The table holds text symbols
-// only, sorted, with 32-bit offsets and one arena of names: some 26 bytes a symbol, 2 to 4 MB for a
-// distribution kernel.
+// Kernel addresses to names, from text in the format of /proc/kallsyms. The table holds text
+// symbols only, sorted, with 32-bit offsets and one arena of names: some 26 bytes a symbol, 2 to 4
+// MB for a distribution kernel.
 //
 // Addresses are taken as return addresses, which point behind the call: the frame is the function
 // that holds `address - 1` (a call of a function that never returns may be the last instruction of
-// its caller), while `offset` counts to the address itself, as the kernel prints its own backtraces.
+// its caller), while `offset` counts to the address itself, as the kernel prints its own
+// backtraces.
 //
 // Threading: one thread. Units: bytes. Errors: Refresh fails only when the table holds nothing at
 // all that could be used, and then the old table stays; a line that makes no sense is counted.
@@ -30,7 +31,8 @@ namespace fleetblame::agent {
 class Symbolizer {
  public:
   // Replaces the table by what `kallsyms` holds. A table whose addresses are all zero
-  // (kernel.kptr_restrict) is accepted: frames are unresolved from then on, and `limitation` says so.
+  // (kernel.kptr_restrict) is accepted: frames are unresolved from then on, and `limitation` says
+  // so.
   absl::Status Refresh(std::istream& kallsyms);
 
   // One frame an address, in the same order. Never fails: what is not known comes back without a

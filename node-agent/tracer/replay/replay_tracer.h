@@ -36,14 +36,15 @@ struct ModuleRewrite {
 };
 
 struct ReplayOptions {
-  // 0: each Collect returns the next window at once. Otherwise Collect waits until that window would
-  // be over in recorded time divided by `speed`.
+  // 0: each Collect returns the next window at once. Otherwise Collect waits until that window
+  // would be over in recorded time divided by `speed`.
   double speed = 0;
 
   enum class Clock {
     kRecorded,  // times as they stand in the file
     kStartNow,  // the first window begins when the tracer is created
-    kEndNow,    // the last window of the file ends then; OUT_OF_RANGE when the host is not up that long
+    kEndNow,    // the last window of the file ends then; OUT_OF_RANGE when the host is not up that
+                // long
   };
   Clock clock = Clock::kRecorded;
 
@@ -55,7 +56,8 @@ struct ReplayOptions {
   std::vector<SymbolRewrite> symbol_rewrites;
   std::vector<ModuleRewrite> module_rewrites;
 
-  // Not 0: local ids (stacks, actors, files) are renumbered by it, as another host would number them.
+  // Not 0: local ids (stacks, actors, files) are renumbered by it, as another host would number
+  // them.
   uint64_t seed = 0;
 
   // Every count, byte and sum times this; books stay balanced.
