@@ -40,7 +40,8 @@ TEST_F(TableTest, AlignsColumns) {
 
 TEST_F(TableTest, NoLineIsWiderThanTheTerminal) {
   for (int width = 26; width < 80; ++width) {
-    for (std::string_view line : absl::StrSplit(Print(width), '\n')) {
+    const std::vector<std::string> lines = absl::StrSplit(Print(width), '\n');
+    for (const std::string& line : lines) {
       EXPECT_LE(DisplayWidth(line), width) << line;
     }
   }
