@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node-agent/compact/local_names.h"
+
+#include "common/intent/intent.h"
+#include "node-agent/dictionary/device_info.h"
+
+namespace fleetblame::agent {
+
+LocalNames::LocalNames(Tracer* tracer, Dictionary* dictionary)
+    : tracer_(tracer),
+      dictionary_(dictionary),
+      replayed_(tracer->info().kind == "replay"),
+      symbols_(tracer) {}
+
+absl::Status LocalNames::Define(const Snapshot& snapshot) {
+  for (const StackDefinition& stack : snapshot.stacks) {
+    // Usually new; when it is not, what was derived from the old meaning goes.
+    if (!symbols_.Known(stack.id)) continue;
+    absl::erase_if(intents_, [&](const auto& entry) { return entry.first.first == stack.id; });
+  }
+  for (const ActorDefinition& definition : snapshot.actors) {
+    KnownActor known;
+    known.actor.set_comm(definition.comm);
+    known.actor.set_cgroup(definition.cgroup_path);
+    known.actor.set_cgroup_id(definition.cgroup_id);
+    known.actor.set_kernel_thread(definition.kernel_thread);
+    actors_[definition.id] = std::move(known);
+  }
+  for (const FileDefinition& definition : snapshot.files) {
+    auto file = std::make_shared<v1::File>();
+    file->set_path(definition.path);
+    file->set_fs_major(definition.filesystem.major);
+    file->set_fs_minor(definition.filesystem.minor);
+    file->set_inode(definition.inode);
+    file->set_generation(definition.generation);
+    auto [it, added] = files_.insert_or_assign(definition.id, std::move(file));
+    if (added) file_order_.push_back(definition.id);
+    while (files_.size() > kMaxFiles && !file_order_.empty()) {
+      files_.erase(file_order_.front());
+      file_order_.pop_front();
+    }
+  }
+  return symbols_.Define(snapshot.stacks);
+}
+
+void LocalNames::ForgetNumbersOfOldDictionary() {
+  const uint64_t id = dictionary_->current_id();
+  if (id == dictionary_id_) return;
+  dictionary_id_ = id;
+  intents_.clear();
+  for (auto& [actor, known] : actors_) known.number = 0;
+  for (auto& [device, known] : devices_) known.number = 0;
+}
+
+std::string_view LocalNames::Reason(uint8_t reason) const {
+  const auto& reasons = tracer_->info().reasons;
+  return reason < reasons.size() ? std::string_view(reasons[reason]) : std::string_view();
+}
+
+uint32_t LocalNames::Intent(StackId stack, uint8_t reason) {
+  if (stack == kNoStack) return 0;
+  ForgetNumbersOfOldDictionary();
+  const auto key = std::pair(stack, reason);
+  if (auto it = intents_.find(key); it != intents_.end()) return it->second;
+  const TracerInfo& info = tracer_->info();
+  uint32_t number = 0;
+  if (stack == kLostStack) {
+    number = dictionary_->Number(BuildLostIntent(Reason(reason)));
+  } else {
+    const std::vector<SymbolizedFrame> frames = symbols_.Frames(stack);
+    if (frames.empty()) {
+      ++unknown_ids_;
+      return 0;
+    }
+    number = dictionary_->Number(
+        BuildIntent(frames, Reason(reason), info.kernel_release, info.vmlinux_build_id));
+  }
+  intents_[key] = number;
+  return number;
+}
+
+const v1::Actor* LocalNames::FindActor(ActorId id) const {
+  auto it = actors_.find(id);
+  return it == actors_.end() ? nullptr : &it->second.actor;
+}
+
+uint32_t LocalNames::Actor(ActorId actor) {
+  if (actor == kNoActor) return 0;
+  ForgetNumbersOfOldDictionary();
+  auto it = actors_.find(actor);
+  if (it == actors_.end()) {
+    ++unknown_ids_;
+    return 0;
+  }
+  if (it->second.number == 0) it->second.number = dictionary_->Number(it->second.actor);
+  return it->second.number;
+}
+
+LocalNames::KnownDevice& LocalNames::FindDevice(DeviceNumber device) {
+  const uint64_t key = static_cast<uint64_t>(device.major) << 32 | device.minor;
+  auto [it, added] = devices_.try_emplace(key);
+  if (added) {
+    // A recording's devices are those of another host.
+    it->second.device = replayed_ ? NameDevice(device.major, device.minor)
+                                  : ReadDevice("/sys", device.major, device.minor);
+  }
+  return it->second;
+}
+
+uint32_t LocalNames::Device(DeviceNumber device) {
+  ForgetNumbersOfOldDictionary();
+  KnownDevice& known = FindDevice(device);
+  if (known.number == 0) known.number = dictionary_->Number(known.device);
+  return known.number;
+}
+
+const std::string& LocalNames::DeviceName(DeviceNumber device) {
+  return FindDevice(device).device.name();
+}
+
+std::shared_ptr<const v1::File> LocalNames::FindFile(FileId id) const {
+  auto it = files_.find(id);
+  return it == files_.end() ? nullptr : it->second;
+}
+
+}  // namespace fleetblame::agent
