@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every filesystem times every scenario on the real kernel, against the bars: the books balance
+// exactly, at least 99 % of file data and 90 % of all bytes are charged to those who wrote them,
+// and nothing that is called exact is charged to anyone else.
+//
+//   bazel test //tests/groundtruth:groundtruth_test
+//   ... --test_arg=--gtest_filter='*xfs*'
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "node-agent/tracer/bpf/bpf_tracer.h"
+#include "tests/groundtruth/child_process.h"
+#include "tests/groundtruth/scenario.h"
+#include "tests/groundtruth/scratch_disk.h"
+#include "tests/groundtruth/test_main.h"
+
+namespace fleetblame::testing {
+namespace {
+
+using agent::Operation;
+
+constexpr double kDataBar = 0.99;
+constexpr double kAllBar = 0.90;
+
+std::string writer_program;
+
+absl::StatusOr<std::unique_ptr<agent::Tracer>> MakeBpfTracer(const std::string& disk) {
+  agent::BpfTracerOptions options;
+  options.devices.patterns = {disk};
+  return agent::CreateBpfTracer(options);
+}
+
+class GroundTruthTest
+    : public ::testing::TestWithParam<std::tuple<FilesystemKind, const Scenario*>> {};
+
+// recorded + lost = what the kernel counted, by its own account and by ours, and the rows add up to
+// what was recorded.
+void ExpectBalancedBooks(const Outcome& outcome, Operation direction, uint64_t kernel_bytes) {
+  agent::Books books;
+  if (auto found = outcome.books.find(direction); found != outcome.books.end()) {
+    books = found->second;
+  }
+  auto sum = [direction](const std::map<Operation, uint64_t>& by_direction) {
+    auto found = by_direction.find(direction);
+    return found == by_direction.end() ? 0 : found->second;
+  };
+  EXPECT_EQ(books.recorded_bytes + books.lost_bytes, kernel_bytes)
+      << "recorded " << books.recorded_bytes << ", lost " << books.lost_bytes;
+  EXPECT_EQ(books.kernel_bytes, kernel_bytes);
+  EXPECT_EQ(sum(outcome.charged_bytes), books.recorded_bytes);
+}
+
+std::string Line(const std::string& name, const Outcome& outcome, Operation direction) {
+  const Verdict& verdict = outcome.verdict;
+  uint64_t lost = 0;
+  if (auto found = outcome.books.find(direction); found != outcome.books.end()) {
+    lost = found->second.lost_bytes;
+  }
+  std::string confidences;
+  for (const auto& [confidence, bytes] : verdict.by_confidence) {
+    absl::StrAppend(&confidences, " ", ConfidenceName(confidence), " ",
+                    (bytes * 1000 / std::max<uint64_t>(verdict.total_bytes, 1)) / 10.0, "%");
+  }
+  char line[256];
+  std::snprintf(line, sizeof(line),
+                "%-34s data %6.2f%%  all %6.2f%%  wrong %llu  lost %llu  of %.1f MB (%s)",
+                name.c_str(), 100 * verdict.data_share(), 100 * verdict.all_share(),
+                static_cast<unsigned long long>(verdict.wrong_exact_bytes),
+                static_cast<unsigned long long>(lost), verdict.total_bytes / 1e6,
+                confidences.empty() ? "" : confidences.c_str() + 1);
+  return line;
+}
+
+TEST_P(GroundTruthTest, WriterGetsTheBlame) {
+  const auto [kind, scenario] = GetParam();
+  if (const std::string why = ScratchDisksUnavailable(); !why.empty()) GTEST_SKIP() << why;
+  if (!HaveProgram(MkfsProgram(kind))) GTEST_SKIP() << MkfsProgram(kind) << " is not installed";
+
+  auto outcome = RunScenario(kind, *scenario, writer_program, MakeBpfTracer);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const Verdict& verdict = outcome->verdict;
+  std::printf("%s\n", Line(absl::StrCat(FilesystemName(kind), "/", scenario->name), *outcome,
+                           scenario->direction)
+                          .c_str());
+  std::fflush(stdout);
+
+  ExpectBalancedBooks(*outcome, Operation::kRead, outcome->kernel.read_bytes);
+  ExpectBalancedBooks(*outcome, Operation::kWrite, outcome->kernel.write_bytes);
+  ExpectBalancedBooks(*outcome, Operation::kDiscard, outcome->kernel.discard_bytes);
+  for (const WriterVerdict& writer : verdict.writers) {
+    EXPECT_GE(writer.data_share(), kDataBar) << writer.comm << " got " << writer.data_bytes
+                                             << " of " << writer.truth_bytes << " bytes of data";
+  }
+  EXPECT_GE(verdict.all_share(), kAllBar);
+  EXPECT_EQ(verdict.wrong_exact_bytes, 0);
+  if (HasFailure()) std::printf("%s", outcome->dump.c_str());
+}
+
+std::vector<const Scenario*> ScenarioPointers() {
+  std::vector<const Scenario*> pointers;
+  for (const Scenario& scenario : AllScenarios()) pointers.push_back(&scenario);
+  return pointers;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GroundTruthTest,
+    ::testing::Combine(::testing::Values(FilesystemKind::kExt4, FilesystemKind::kExt4NoJournal,
+                                         FilesystemKind::kExt4DataJournal, FilesystemKind::kXfs,
+                                         FilesystemKind::kBtrfs),
+                       ::testing::ValuesIn(ScenarioPointers())),
+    [](const auto& info) {
+      return absl::StrCat(FilesystemName(std::get<0>(info.param)), "_",
+                          std::get<1>(info.param)->name);
+    });
+
+}  // namespace
+}  // namespace fleetblame::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return fleetblame::testing::RunTestsWithWriter(argc, argv, &fleetblame::testing::writer_program);
+}
