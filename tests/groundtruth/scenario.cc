@@ -24,6 +24,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 const std::vector<std::string> kWriteCall = {"sys_write", "ksys_write"};
 const std::vector<std::string> kPwriteCall = {"sys_pwrite64"};
+const std::vector<std::string> kSendfileCall = {"sys_sendfile64"};
 const std::vector<std::string> kReadCall = {"sys_read", "ksys_read"};
 const std::vector<std::string> kSubmitCall = {"sys_io_submit"};
 const std::vector<std::string> kPageFault = {"handle_mm_fault", "exc_page_fault"};
@@ -94,6 +95,19 @@ std::vector<Scenario> MakeScenarios() {
                    .path = "d",
                    .files = 3000,
                    .frames = kWriteCall}}});
+  add({.name = "forks",
+       .actors = {{.comm = "fbw-forks",
+                   .mode = "forks",
+                   .path = "d",
+                   .files = 400,
+                   .frames = kWriteCall}}});
+  add({.name = "sendfile_fsync",
+       .actors = {{.comm = "fbw-sendfile",
+                   .mode = "sendfile",
+                   .path = "f",
+                   .bytes = 12 * kMiB,
+                   .frames = kSendfileCall}},
+       .writeback = Writeback::kFsync});
   add({.name = "periodic",
        .actors = {{.comm = "fbw-idle",
                    .mode = "pwrite",

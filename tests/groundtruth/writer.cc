@@ -9,8 +9,10 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -220,6 +222,44 @@ uint64_t RenameUnlink(const Options& o) {
   return total;
 }
 
+// A process for each file, gone as soon as it has written: whoever looks at writeback time finds
+// nobody.
+uint64_t Forks(const Options& o) {
+  if (mkdir(o.path.c_str(), 0755) != 0) Die("mkdir", o.path);
+  Buffer buffer(2 * o.block);
+  for (uint32_t i = 0; i < o.files; ++i) {
+    const pid_t pid = fork();
+    if (pid < 0) Die("fork for", o.path);
+    if (pid == 0) {
+      File file(NumberedPath(o.path, "f", i), O_WRONLY | O_CREAT);
+      file.Check(
+          write(file.fd(), buffer.data(), buffer.size()) == static_cast<ssize_t>(buffer.size()),
+          "write");
+      _exit(0);
+    }
+    int status = 0;
+    if (waitpid(pid, &status, 0) != pid || status != 0) Die("wait for a child of", o.path);
+  }
+  return uint64_t{o.files} * buffer.size();
+}
+
+// Copies inside the kernel, from memory that is no page of any disk.
+uint64_t Sendfile(const Options& o) {
+  File file(o.path, O_WRONLY | O_CREAT);
+  const int source = memfd_create("source", MFD_CLOEXEC);
+  Buffer buffer(1 << 20);
+  for (uint64_t done = 0; done < o.bytes; done += buffer.size()) {
+    file.Check(write(source, buffer.data(), buffer.size()) == static_cast<ssize_t>(buffer.size()),
+               "prepare the source of");
+  }
+  off_t at = 0;
+  while (static_cast<uint64_t>(at) < o.bytes) {
+    file.Check(sendfile(file.fd(), source, &at, o.bytes - at) > 0, "sendfile to");
+  }
+  close(source);
+  return o.bytes;
+}
+
 uint64_t Read(const Options& o, int extra_flags) {
   File file(o.path, O_RDONLY | extra_flags);
   Buffer buffer(o.block);
@@ -264,6 +304,8 @@ int main(int argc, char** argv) {
       {"append-fdatasync", Append},
       {"small-files", SmallFiles},
       {"rename-unlink", RenameUnlink},
+      {"forks", Forks},
+      {"sendfile", Sendfile},
       {"read", [](const Options& x) { return Read(x, 0); }},
       {"read-direct", [](const Options& x) { return Read(x, O_DIRECT); }},
       {"syncfs", Syncfs},
