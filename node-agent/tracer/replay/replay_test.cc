@@ -282,7 +282,9 @@ TEST(Pose, ASeedRenumbersIdsOneToOne) {
   }
   for (auto [from, to] : stacks) EXPECT_TRUE(images.insert(to).second);
   // The special ids keep their meaning.
-  if (stacks.contains(kLostStack)) EXPECT_EQ(stacks[kLostStack], kLostStack);
+  if (stacks.contains(kLostStack)) {
+    EXPECT_EQ(stacks[kLostStack], kLostStack);
+  }
 }
 
 TEST(Pose, LoadKeepsTheBooksBalanced) {

@@ -63,9 +63,7 @@ class ReplayTracer : public Tracer {
     const uint64_t shift = ShiftOf(next_laps_);
     snapshot.start_boot_ns += shift;
     snapshot.end_boot_ns += shift;
-    for (const auto& symbols : next_.symbols) {
-      if (pose_->AddSymbols(symbols)) ++generation_;
-    }
+    UpdateSymbols();
     pose_->Apply(&snapshot);
     {
       absl::MutexLock lock(&mutex_);
@@ -126,14 +124,25 @@ class ReplayTracer : public Tracer {
     return static_cast<int64_t>(std::clamp(due - passed, 0.0, 1e18));
   }
 
+  // Only now, not when the window was read: the stacks of the one before it were to be named by the
+  // table of their time.
+  void UpdateSymbols() {
+    if (std::exchange(new_lap_, false)) {
+      pose_->ClearSymbols();
+      if (pose_->AddSymbols(recording_->symbols())) ++generation_;
+    }
+    for (const auto& symbols : next_.symbols) {
+      if (pose_->AddSymbols(symbols)) ++generation_;
+    }
+  }
+
   void Prefetch() {
     absl::Status status = recording_->Next(&next_);
     if (absl::IsOutOfRange(status) && loop_) {
       QueueTrace();  // what came after the last window
       ++next_laps_;
       recording_->Rewind();
-      pose_->ClearSymbols();
-      if (pose_->AddSymbols(recording_->symbols())) ++generation_;
+      new_lap_ = true;
       status = recording_->Next(&next_);
     }
     next_status_ = status;
@@ -203,6 +212,7 @@ class ReplayTracer : public Tracer {
   RecordedWindow next_;
   absl::Status next_status_;
   uint64_t next_laps_ = 0;
+  bool new_lap_ = false;
   uint64_t generation_ = 1;
 
   absl::Mutex mutex_;
