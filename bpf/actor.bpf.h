@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Who runs: actors (comm and cgroup) and acts (actor and stack), as small numbers.
+ *
+ * Numbers come from queues that user space fills, so nothing is counted in the kernel and an
+ * exhausted table is a fact, not a race. A number carries a generation; see fleetblame_abi.h.
+ */
+#ifndef BPF_ACTOR_BPF_H_
+#define BPF_ACTOR_BPF_H_
+
+#include "bpf/stack.bpf.h"
+
+/* Small per-CPU caches before the tables: the same few threads run again and again. */
+#define ACTOR_CACHE 64
+#define ACT_CACHE 128
+struct actor_cache {
+  struct fb_actor_key key;
+  u32 id;
+  u32 epoch;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, ACTOR_CACHE);
+  __type(key, u32);
+  __type(value, struct actor_cache);
+} actor_cache SEC(".maps");
+struct act_cache {
+  struct fb_act_key key;
+  u32 id;
+  u32 epoch;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, ACT_CACHE);
+  __type(key, u32);
+  __type(value, struct act_cache);
+} act_cache SEC(".maps");
+
+static __always_inline bool same_actor(const struct fb_actor_key* a, const struct fb_actor_key* b) {
+  const u64* x = (const void*)a;
+  const u64* y = (const void*)b;
+  return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
+}
+
+/* Marks an entry as used in this epoch, without writing to memory that others read for nothing. */
+static __always_inline void touch(u32* epoch) {
+  u32 now = live.epoch;
+  if (*epoch != now) *epoch = now;
+}
+
+/* Number of the actor in scratch->actor.key. */
+__noinline u32 intern_actor(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32* old = bpf_map_lookup_elem(&actor_ids, &s->actor.key);
+  if (old) {
+    u32 id = *old;
+    u32 index = id & FB_ID_INDEX_MASK;
+    struct fb_actor* actor = bpf_map_lookup_elem(&actors, &index);
+    if (actor) touch(&actor->epoch);
+    return id;
+  }
+  u32 id = 0;
+  if (bpf_map_pop_elem(&free_actors, &id)) {
+    count(FB_COUNTER_actor_nomem);
+    return 0;
+  }
+  u32 index = id & FB_ID_INDEX_MASK;
+  s->actor.id = id;
+  s->actor.epoch = live.epoch;
+  bpf_map_update_elem(&actors, &index, &s->actor, BPF_ANY);
+  if (bpf_map_update_elem(&actor_ids, &s->actor.key, &id, BPF_NOEXIST)) {
+    bpf_map_push_elem(&free_actors, &id, BPF_ANY);
+    old = bpf_map_lookup_elem(&actor_ids, &s->actor.key);
+    return old ? *old : 0;
+  }
+  return id;
+}
+
+static __always_inline u64 css_cgroup_id(struct cgroup* cgroup) {
+  return BPF_CORE_READ(cgroup, kn, id);
+}
+
+/* The version 2 cgroup when it says more than "root", else that of one version 1 controller. */
+static __always_inline void fill_cgroup(struct task_struct* task, struct fb_actor_key* key) {
+  struct css_set* set = BPF_CORE_READ(task, cgroups);
+  struct cgroup* cgroup = BPF_CORE_READ(set, dfl_cgrp);
+  u32 v1 = config.cgroup_v1_subsystem;
+  if (v1 < 12 && BPF_CORE_READ(cgroup, level) == 0) {
+    struct cgroup_subsys_state* css = 0;
+    bpf_core_read(&css, sizeof(css), &set->subsys[v1]);
+    struct cgroup* old = BPF_CORE_READ(css, cgroup);
+    if (old && BPF_CORE_READ(old, level) > 0) {
+      cgroup = old;
+      key->flags |= FB_ACTOR_CGROUP_V1;
+    }
+  }
+  key->cgroup_id = css_cgroup_id(cgroup);
+}
+
+/* Number of the actor that runs now; 0 when there is none free. */
+static __always_inline u32 current_actor(struct scratch* s) {
+  struct task_struct* task = (void*)bpf_get_current_task();
+  u32 flags = BPF_CORE_READ(task, flags);
+  struct fb_actor_key* key = &s->actor.key;
+  key->flags = 0;
+  key->reserved = 0;
+  fill_cgroup(task, key);
+  if (flags & PF_IO_WORKER) {
+    /* A worker of io_uring works for its process. */
+    struct task_struct* leader = BPF_CORE_READ(task, group_leader);
+    bpf_core_read(key->comm, sizeof(key->comm), &leader->comm);
+  } else {
+    bpf_get_current_comm(key->comm, sizeof(key->comm));
+    if (flags & PF_KTHREAD) {
+      key->flags |= FB_ACTOR_KTHREAD;
+      /* "kworker/u8:3" and its brothers are one actor: what they do is in the stack. */
+      if (*(u64*)key->comm == 0x2f72656b726f776bull) { /* "kworker/" */
+        key->comm[7] = 0;
+        *(u64*)(key->comm + 8) = 0;
+      }
+    }
+  }
+  const u64* words = (const void*)key;
+  u64 mix = (words[0] ^ words[1] ^ (words[2] << 7) ^ words[3]) * 0x9E3779B97F4A7C15ull;
+  u32 slot = (mix >> 40) & (ACTOR_CACHE - 1);
+  struct actor_cache* cached = bpf_map_lookup_elem(&actor_cache, &slot);
+  if (cached && cached->epoch == live.epoch && same_actor(&cached->key, key)) {
+    u32 id = cached->id;
+    if (id) return id;
+  }
+  u32 id = intern_actor(s->level);
+  if (cached && id) {
+    cached->epoch = 0;
+    cached->key = *key;
+    cached->id = id;
+    cached->epoch = live.epoch;
+  }
+  return id;
+}
+
+__noinline u32 intern_act_slow(u32 actor, u32 stack) {
+  struct fb_act_key key = {.actor = actor, .stack = stack};
+  u32* old = bpf_map_lookup_elem(&act_ids, &key);
+  if (old) {
+    u32 id = *old;
+    u32 index = id & FB_ID_INDEX_MASK;
+    struct fb_act* act = bpf_map_lookup_elem(&acts, &index);
+    if (act) touch(&act->epoch);
+    return id;
+  }
+  u32 id = 0;
+  if (bpf_map_pop_elem(&free_acts, &id)) {
+    count(FB_COUNTER_act_nomem);
+    return 0;
+  }
+  u32 index = id & FB_ID_INDEX_MASK;
+  struct fb_act act = {.key = key, .id = id, .epoch = live.epoch};
+  bpf_map_update_elem(&acts, &index, &act, BPF_ANY);
+  if (bpf_map_update_elem(&act_ids, &key, &id, BPF_NOEXIST)) {
+    bpf_map_push_elem(&free_acts, &id, BPF_ANY);
+    old = bpf_map_lookup_elem(&act_ids, &key);
+    return old ? *old : 0;
+  }
+  return id;
+}
+
+static __always_inline u32 intern_act(u32 actor, u32 stack) {
+  if (!actor) return 0;
+  u32 slot = ((actor * 0x9E3779B1u) ^ (stack * 0x85EBCA77u)) >> 25;
+  struct act_cache* cached = bpf_map_lookup_elem(&act_cache, &slot);
+  if (cached && cached->epoch == live.epoch && cached->key.actor == actor &&
+      cached->key.stack == stack) {
+    u32 id = cached->id;
+    if (id) return id;
+  }
+  u32 id = intern_act_slow(actor, stack);
+  if (cached && id) {
+    cached->epoch = 0;
+    cached->key.actor = actor;
+    cached->key.stack = stack;
+    cached->id = id;
+    cached->epoch = live.epoch;
+  }
+  return id;
+}
+
+/* What an act id stands for; 0 when it was reclaimed. */
+static __always_inline struct fb_act* act_of(u32 id) {
+  u32 index = id & FB_ID_INDEX_MASK;
+  if (!index) return 0;
+  struct fb_act* act = bpf_map_lookup_elem(&acts, &index);
+  if (!act || act->id != id) return 0;
+  touch(&act->epoch);
+  return act;
+}
+
+/* The act of the running thread at this hook. */
+static __always_inline u32 current_act(void* ctx, struct scratch* s, u32 hook) {
+  u32 actor = current_actor(s);
+  u32 stack = current_stack(ctx, s, hook);
+  return intern_act(actor, stack);
+}
+
+#endif /* BPF_ACTOR_BPF_H_ */

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * From a bio at the top of the block layer to the shares of those who caused it.
+ */
+#ifndef BPF_BIO_BPF_H_
+#define BPF_BIO_BPF_H_
+
+#include "bpf/ledger.bpf.h"
+
+/* Request operations and flags: part of the kernel's stable on-the-wire habits, equal 5.10 to 7.x. */
+#define REQ_OP_MASK 0xffu
+#define REQ_OP_READ 0u
+#define REQ_OP_WRITE 1u
+#define REQ_OP_FLUSH 2u
+#define REQ_OP_DISCARD 3u
+#define REQ_OP_SECURE_ERASE 5u
+#define REQ_OP_ZONE_APPEND 7u
+#define REQ_OP_WRITE_ZEROES 9u
+#define REQ_META (1u << 12)
+#define REQ_PREFLUSH (1u << 18)
+
+static __always_inline u32 operation_of(u32 opf, u32 bytes) {
+  switch (opf & REQ_OP_MASK) {
+    case REQ_OP_READ:
+      return FB_OP_READ;
+    case REQ_OP_WRITE:
+      if (!bytes && (opf & REQ_PREFLUSH)) return FB_OP_FLUSH;
+      return FB_OP_WRITE;
+    case REQ_OP_ZONE_APPEND:
+      return FB_OP_WRITE;
+    case REQ_OP_FLUSH:
+      return FB_OP_FLUSH;
+    case REQ_OP_DISCARD:
+      return FB_OP_DISCARD;
+    case REQ_OP_SECURE_ERASE:
+      return FB_OP_SECURE_ERASE;
+    case REQ_OP_WRITE_ZEROES:
+      return FB_OP_WRITE_ZEROES;
+  }
+  return FB_OP_OTHER;
+}
+
+/* --- Shares --- */
+
+/* Adds bytes to a share. The last one is kept for those that find no place. */
+__noinline int share_add(u32 level, u32 act, u32 bytes, u32 tid, u32 confidence) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s || !bytes) return 0;
+  struct fb_origin* o = &s->origin;
+  u32 n = o->shares;
+  for (u32 i = 0; i < FB_SHARES - 1; ++i) {
+    if (i >= n) {
+      o->share[i].act = act;
+      o->share[i].bytes = bytes;
+      o->share[i].tid = tid;
+      o->share[i].confidence = confidence;
+      o->shares = i + 1;
+      return 0;
+    }
+    if (o->share[i].act == act && o->share[i].confidence == confidence) {
+      o->share[i].bytes += bytes;
+      return 0;
+    }
+  }
+  count(FB_COUNTER_share_overflow);
+  struct fb_share* rest = &o->share[FB_SHARES - 1];
+  if (n < FB_SHARES) {
+    rest->act = s->walk.inode_act;
+    rest->tid = s->walk.inode_tid;
+    rest->confidence = s->walk.inode_act ? FB_CONF_INODE : FB_CONF_LOST;
+    rest->bytes = 0;
+    o->shares = FB_SHARES;
+  }
+  rest->bytes += bytes;
+  return 0;
+}
+
+/*
+ * Splits bytes over a ledger, in whole sectors; what rounding leaves goes to the greatest
+ * participant. False when nobody is known in it.
+ */
+__noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  struct fb_ledger* ledger = ledger_get(dev, tid);
+  if (!s || !ledger) return 0;
+  struct fb_ledger* copy = &s->ledger;
+  *copy = *ledger;
+  u64 total = 0;
+  u32 most_weight = 0;
+  u32 most_act = 0;
+  for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
+    /* A weight that has faded away still is somebody. */
+    u32 weight = copy->act[i] ? copy->weight[i] + 1 : 0;
+    copy->weight[i] = weight;
+    total += weight;
+    if (weight > most_weight) {
+      most_weight = weight;
+      most_act = copy->act[i];
+    }
+  }
+  if (!total) return 0;
+  u32 left = bytes;
+  for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
+    u32 act = copy->act[i];
+    if (act == most_act || !act) continue;
+    u32 part = (u32)((u64)bytes * copy->weight[i] / total) & ~511u;
+    if (part > left) part = left;
+    if (!part) continue;
+    share_add(level, act, part, 0, FB_CONF_JOURNAL);
+    left -= part;
+  }
+  share_add(level, most_act, left, 0, FB_CONF_JOURNAL);
+  return 1;
+}
+
+/* Bytes of metadata of which no exact dirtier is known. */
+__noinline int share_unknown_metadata(u32 level, u32 bytes) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s || !bytes) return 0;
+  if (s->walk.commit_dev &&
+      share_ledger(level, s->walk.commit_dev, s->walk.commit_tid, bytes))
+    return 0;
+  if (share_ledger(level, s->walk.dev, 0, bytes)) return 0;
+  share_add(level, 0, bytes, 0, s->walk.worker ? FB_CONF_LOST : FB_CONF_ISSUER);
+  return 0;
+}
+
+/* Ends the run of pages of one dirtier. */
+__noinline int flush_run(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 bytes = s->walk.run_bytes;
+  u64 slot = s->walk.run_slot;
+  s->walk.run_bytes = 0;
+  if (!bytes) return 0;
+  if (slot) {
+    if (act_of(slot_act(slot))) {
+      share_add(level, slot_act(slot), bytes, slot_tid(slot), FB_CONF_EXACT);
+      return 0;
+    }
+    count(FB_COUNTER_act_stale);
+  }
+  if (s->walk.inode_act && act_of(s->walk.inode_act))
+    share_add(level, s->walk.inode_act, bytes, s->walk.inode_tid, FB_CONF_INODE);
+  else
+    s->walk.unknown += bytes;
+  return 0;
+}
+
+/* Charges the next page of the walk. 1: its slot is to be emptied. */
+__noinline int charge_page(u32 level, u64 slot, u32 tag) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 page = 1u << (config.page_shift & 31);
+  u32 part = s->walk.page_left;
+  u32 left = s->walk.left;
+  u32 whole = part == page && left >= page;
+  if (part > left) part = left;
+  u32 page_left = s->walk.page_left - part;
+  s->walk.page_left = page_left ? page_left : page;
+  s->walk.left = left - part;
+  if (slot_tag(slot) != tag) slot = 0;
+  if (slot != s->walk.run_slot) {
+    flush_run(level);
+    s->walk.run_slot = slot;
+  }
+  s->walk.run_bytes += part;
+  return s->walk.consume & whole;
+}
+
+/* Charges the pages of one group, from page `in` on. */
+__noinline int charge_group(u32 level, u64 index, u32 in) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  s->walk.key.group = index;
+  struct fb_page_group* group = bpf_map_lookup_elem(&pages, &s->walk.key);
+  if (!group) {
+    /* Nothing is known of the whole group: one step for all of it. */
+    u32 shift = config.page_shift & 31;
+    u64 bytes = s->walk.page_left + ((u64)(FB_GROUP_PAGES - 1 - in) << shift);
+    if (bytes > s->walk.left) bytes = s->walk.left;
+    if (s->walk.run_slot) flush_run(level);
+    s->walk.run_slot = 0;
+    s->walk.run_bytes += bytes;
+    s->walk.left -= bytes;
+    s->walk.page_left = 1u << shift;
+    return 0;
+  }
+  u32 tag = page_tag(&s->walk.key);
+  u64 remains = 0;
+  for (u32 i = 0; i < FB_GROUP_PAGES; ++i) {
+    u64 slot = group->slot[i];
+    if (i >= in && s->walk.left && charge_page(level, slot, tag)) {
+      group->slot[i] = 0;
+      slot = 0;
+    }
+    remains |= slot;
+  }
+  if (!remains) bpf_map_delete_elem(&pages, &s->walk.key);
+  return 0;
+}
+
+/* Charges `bytes` from `offset` in page `first` of walk.key's inode on. */
+__noinline int charge_pages(u32 level, u64 first, u32 offset, u32 bytes) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 shift = config.page_shift & 31;
+  first += offset >> shift;
+  s->walk.left = bytes;
+  s->walk.page_left = (1u << shift) - (offset & ((1u << shift) - 1));
+  u64 group = first / FB_GROUP_PAGES;
+  u32 in = first & (FB_GROUP_PAGES - 1);
+  for (u32 i = 0; i < 1024; ++i) {
+    if (!s->walk.left) break;
+    charge_group(level, group + i, in);
+    in = 0;
+  }
+  if (s->walk.left) {
+    count(FB_COUNTER_bvec_cut);
+    flush_run(level);
+    s->walk.run_slot = 0;
+    s->walk.run_bytes = s->walk.left;
+    s->walk.left = 0;
+  }
+  return 0;
+}
+
+/* Charges `bytes` of one 1 KiB unit. False when nobody is known for it. */
+__noinline int charge_block(u32 level, u32 unit, u32 bytes, u32 dev, u64 index) {
+  struct fb_block_key key = {.dev = dev, .group = index};
+  struct fb_block_group* group = bpf_map_lookup_elem(&blocks, &key);
+  if (!group || group->group != index || group->dev != dev) return 0;
+  struct fb_block block = group->block[unit & (FB_GROUP_PAGES - 1)];
+  if (block.act && act_of(block.act)) {
+    share_add(level, block.act, bytes, block.tid, FB_CONF_EXACT);
+    return 1;
+  }
+  return block.ledger_dev && share_ledger(level, block.ledger_dev, block.ledger_tid, bytes);
+}
+
+/* One unit of walk, or a whole group of which nothing is known. 0 at the end of the bio. */
+__noinline int charge_step(u32 level, u32 dev) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 left = s->walk.left;
+  if (!left) return 0;
+  u64 at = s->walk.at;
+  u32 unit = (at >> 10) & (FB_GROUP_PAGES - 1);
+  u32 part = 1024 - (at & 1023);
+  struct fb_block_key key = {.dev = dev, .group = at >> 14};
+  bool known = true;
+  if (!unit && left >= FB_GROUP_PAGES * 1024 && !bpf_map_lookup_elem(&blocks, &key)) {
+    part = FB_GROUP_PAGES * 1024;
+    known = false;
+  }
+  if (part > left) part = left;
+  if (!known || !charge_block(level, unit, part, dev, key.group)) s->walk.unknown += part;
+  s->walk.at = at + part;
+  s->walk.left = left - part;
+  return 1;
+}
+
+/* Charges metadata by its place on the disk. */
+__noinline int charge_blocks(u32 level, u32 dev, u64 at, u32 bytes) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  s->walk.at = at;
+  s->walk.left = bytes;
+  s->walk.unknown = 0;
+  for (u32 i = 0; i < 2048; ++i)
+    if (!charge_step(level, dev)) break;
+  share_unknown_metadata(level, s->walk.unknown + s->walk.left);
+  s->walk.left = 0;
+  return 0;
+}
+
+/* --- The pages of a bio --- */
+
+struct page_view {
+  u64 flags;   /* of the folio */
+  u64 mapping; /* of the folio */
+  u64 index;   /* of the page */
+};
+
+static __always_inline u64 page_index_offset(void) {
+  struct page___6_15* renamed = 0;
+  if (bpf_core_field_exists(renamed->__folio_index))
+    return bpf_core_field_offset(renamed->__folio_index);
+  struct page* page = 0;
+  return bpf_core_field_offset(page->index);
+}
+
+static __always_inline void view_words(const u64* words, struct page_view* view) {
+  struct page* type = 0;
+  view->flags = words[0];
+  view->mapping = *(u64*)((void*)words + (bpf_core_field_offset(type->mapping) & 0x38));
+  view->index = *(u64*)((void*)words + (page_index_offset() & 0x38));
+}
+
+/* A folio, or a page that is no tail of one. */
+static __always_inline void view_head(const void* head, struct page_view* view) {
+  u64 words[8] = {};
+  bpf_probe_read_kernel(words, 40, head);
+  view_words(words, view);
+}
+
+static __always_inline void view_page(u64 page, struct page_view* view) {
+  u64 words[8] = {};
+  bpf_probe_read_kernel(words, 40, (void*)page);
+  u64 head = page;
+  /* compound_head shares the second word with the list of free pages. */
+  if (words[1] & 1) {
+    head = words[1] - 1;
+    bpf_probe_read_kernel(words, 40, (void*)head);
+  }
+  view_words(words, view);
+  view->index += (page - head) / bpf_core_type_size(struct page);
+}
+
+/*
+ * Finds the dirtiers of a write. `address` is the bio. What it is made of tells what to ask:
+ * page-cache pages under writeback know their dirtier; pages of a block device and memory without
+ * an owner are metadata, known by place; a process's own pages are direct IO, which blames itself.
+ */
+__noinline int attribute_write(u32 level, u64 address) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  struct bio* bio = (void*)address;
+  struct fb_origin* o = &s->origin;
+  u32 bytes = o->bytes;
+  u64 at = o->sector * 512;
+  u32 shift = config.page_shift & 31;
+
+  u64 vecs = (u64)BPF_CORE_READ(bio, bi_io_vec);
+  u32 first_vec = BPF_CORE_READ(bio, bi_iter.bi_idx);
+  u32 done = BPF_CORE_READ(bio, bi_iter.bi_bvec_done);
+  struct bio_vec vec = {};
+  bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + first_vec * sizeof(vec)));
+  struct page_view view = {};
+  u32 offset = vec.bv_offset + done;
+  u64 page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
+  offset &= (1u << shift) - 1;
+  view_page(page, &view);
+
+  if (view.mapping & 3) { /* anonymous: a process's memory */
+    share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
+    return 0;
+  }
+  bool metadata = (o->opf & REQ_META) || s->walk.commit_dev || s->walk.worker;
+  if (!view.mapping) {
+    if (metadata)
+      charge_blocks(level, o->dev, at, bytes);
+    else
+      share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
+    return 0;
+  }
+  struct address_space* mapping = (void*)view.mapping;
+  struct inode* inode = BPF_CORE_READ(mapping, host);
+  if (is_block_device(BPF_CORE_READ(inode, i_mode))) {
+    if (s->walk.commit_dev)
+      share_unknown_metadata(level, bytes);
+    else
+      charge_blocks(level, o->dev, at, bytes);
+    return 0;
+  }
+  u64 writeback = 1ull << bpf_core_enum_value(enum pageflags, PG_writeback);
+  if (!(view.flags & writeback)) {
+    /* Not under writeback: a buffer that journal or filesystem writes by itself, or direct IO from
+     * a mapping of another file. */
+    struct buffer_head* bh = BPF_CORE_READ(bio, bi_private);
+    struct page* of_bh = 0;
+    bpf_core_read(&of_bh, sizeof(of_bh), &bh->b_page);
+    struct page_view bh_view = {};
+    view_page((u64)of_bh, &bh_view);
+    if (bh_view.mapping != view.mapping) {
+      share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
+      return 0;
+    }
+  }
+  inode_key(inode, &s->walk.key.inode);
+  struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
+  if (entry) {
+    s->walk.inode_act = entry->act;
+    s->walk.inode_tid = entry->tid;
+    if (!s->walk.commit_dev) o->file = admit_file(entry);
+  }
+  s->walk.run_slot = 0;
+  s->walk.run_bytes = 0;
+  s->walk.unknown = 0;
+
+  /* Nearly always the pages follow each other; then only the first and the last need a look. */
+  u32 count_vecs = BPF_CORE_READ(bio, bi_vcnt);
+  if (count_vecs > 0 && !first_vec && !done) {
+    struct bio_vec last = {};
+    struct page_view last_view = {};
+    bpf_probe_read_kernel(&last, sizeof(last), (void*)(vecs + (count_vecs - 1) * sizeof(last)));
+    u32 last_offset = last.bv_offset + last.bv_len - 1;
+    view_page((u64)last.bv_page + (u64)(last_offset >> shift) * bpf_core_type_size(struct page),
+              &last_view);
+    if (last_view.mapping == view.mapping &&
+        last_view.index - view.index == ((u64)offset + bytes - 1) >> shift) {
+      charge_pages(level, view.index, offset, bytes);
+      flush_run(level);
+      share_unknown_metadata(level, s->walk.unknown);
+      return 0;
+    }
+  }
+  u32 left = bytes;
+  for (u32 i = 0; i < 256; ++i) {
+    if (!left) break;
+    bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + (u64)(first_vec + i) * sizeof(vec)));
+    u32 skip = i ? 0 : done;
+    if (vec.bv_len <= skip) break;
+    u32 part = vec.bv_len - skip;
+    if (part > left) part = left;
+    offset = vec.bv_offset + skip;
+    view_page((u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page), &view);
+    charge_pages(level, view.index, offset & ((1u << shift) - 1), part);
+    left -= part;
+  }
+  if (left) {
+    count(FB_COUNTER_bvec_cut);
+    flush_run(level);
+    s->walk.run_slot = 0;
+    s->walk.run_bytes = left;
+  }
+  flush_run(level);
+  share_unknown_metadata(level, s->walk.unknown);
+  return 0;
+}
+
+/* The file that a read is for, if its pages belong to one. */
+__noinline int file_of_read(u32 level, u64 address) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  struct bio* bio = (void*)address;
+  u64 vecs = (u64)BPF_CORE_READ(bio, bi_io_vec);
+  u32 first_vec = BPF_CORE_READ(bio, bi_iter.bi_idx);
+  struct bio_vec vec = {};
+  struct page_view view = {};
+  bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + first_vec * sizeof(vec)));
+  view_page((u64)vec.bv_page, &view);
+  if (!view.mapping || (view.mapping & 3)) return 0;
+  struct address_space* mapping = (void*)view.mapping;
+  struct inode* inode = BPF_CORE_READ(mapping, host);
+  if (is_block_device(BPF_CORE_READ(inode, i_mode))) return 0;
+  inode_key(inode, &s->walk.key.inode);
+  struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
+  if (entry) s->origin.file = admit_file(entry);
+  return 0;
+}
+
+#endif /* BPF_BIO_BPF_H_ */

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: GPL-2.0
+//
+// Who dirtied what this host writes: the hooks.
+//
+// Each hook is a BTF-typed raw tracepoint program. A tracepoint whose arguments changed has one
+// program for each form; user space loads those whose form the running kernel's BTF describes.
+#include "bpf/row.bpf.h"
+
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+enum hook {
+  HOOK_QUEUE = 1,
+  HOOK_DIRTY,
+  HOOK_RANGE,
+  HOOK_BUFFER,
+  HOOK_HANDLE,
+  HOOK_XFS_LOG,
+  HOOK_XFS_COMMIT,
+};
+
+static __always_inline u32 current_tid(void) { return (u32)bpf_get_current_pid_tgid(); }
+
+static __always_inline u32 disk_number(struct gendisk* disk) {
+  return ((u32)disk->major << 20) | (u32)disk->first_minor;
+}
+
+/* --- Dirty pages --- */
+
+/* Notes the last dirtier of an inode. */
+static __always_inline void touch_inode(struct scratch* s, struct task_state* task,
+                                        struct inode* inode, const struct fb_inode_key* key,
+                                        u32 act, u32 tid) {
+  if (task && task->touched_inode == (u64)inode && task->touched_act == act &&
+      task->touched_epoch == live.epoch)
+    return;
+  struct fb_inode* entry = inode_get(s, inode, key);
+  if (!entry) return;
+  entry->act = act;
+  entry->tid = tid;
+  if (task) {
+    task->touched_inode = (u64)inode;
+    task->touched_act = act;
+    task->touched_epoch = live.epoch;
+  }
+}
+
+static __always_inline bool on_disk(struct inode* inode) {
+  return inode->i_sb->s_bdev != 0;
+}
+
+/* A write system call is about to fill, or has filled, bytes [at, at + bytes) of an inode. */
+static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 bytes) {
+  if (!bytes) return 0;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  u32 tid = current_tid();
+  struct task_state* task = task_state_make(tid);
+  u32 act = current_act(ctx, s, HOOK_RANGE);
+  struct fb_inode_key key = {
+      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
+  if (act) {
+    u64 first = at >> (config.page_shift & 31);
+    u64 last = (at + bytes - 1) >> (config.page_shift & 31);
+    if (last > first + 2047) last = first + 2047;
+    record_pages(s, &key, first, last, act, tid, false);
+    touch_inode(s, task, inode, &key, act, tid);
+    if (task) {
+      task->range_inode = (u64)inode;
+      task->range_first = first;
+      task->range_last = last;
+    }
+  }
+  leave();
+  return 0;
+}
+
+SEC("tp_btf/ext4_da_write_end")
+int ext4_da_write_end(u64* ctx) {
+  return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]);
+}
+SEC("tp_btf/ext4_write_end")
+int ext4_write_end(u64* ctx) {
+  return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]);
+}
+SEC("tp_btf/ext4_journalled_write_end")
+int ext4_journalled_write_end(u64* ctx) {
+  return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]);
+}
+SEC("tp_btf/xfs_file_buffered_write")
+int xfs_file_buffered_write(u64* ctx) {
+  struct kiocb* iocb = (struct kiocb*)ctx[0];
+  struct iov_iter* iter = (struct iov_iter*)ctx[1];
+  return on_range(ctx, iocb->ki_filp->f_inode, iocb->ki_pos, iter->count);
+}
+
+static __always_inline u32 folio_pages(u64 folio, u64 flags) {
+  if (!(flags & (1ull << bpf_core_enum_value(enum pageflags, PG_head)))) return 1;
+  u32 pages = 1;
+  struct folio___nr* newest = (void*)folio;
+  struct folio___nr2* newer = (void*)folio;
+  if (bpf_core_field_exists(newest->_nr_pages))
+    pages = BPF_CORE_READ(newest, _nr_pages);
+  else if (bpf_core_field_exists(newer->_folio_nr_pages))
+    pages = BPF_CORE_READ(newer, _folio_nr_pages);
+  return pages ? pages : 1;
+}
+
+/* A page-cache folio turned from clean to dirty. */
+static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* mapping) {
+  if (!mapping) return 0;
+  struct inode* inode = mapping->host;
+  if (!inode) return 0;
+  bool device = is_block_device(inode->i_mode);
+  if (!device && !on_disk(inode)) return 0;
+  /* Block devices are recorded by place, buffer by buffer: see on_buffer. */
+  if (device) return 0;
+  struct page_view view = {};
+  view_head((const void*)folio, &view);
+  u32 pages = folio_pages(folio, view.flags);
+  u32 tid = current_tid();
+  struct task_state* task = task_state_make(tid);
+  u64 first = view.index;
+  u64 last = first + pages - 1;
+  if (task && task->range_inode == (u64)inode) {
+    /* Filled by a system call that was recorded with its exact range. */
+    if (first >= task->range_first && last <= task->range_last) return 0;
+    if (pages > 1 && last >= task->range_first && first <= task->range_last) return 0;
+  }
+  struct scratch* s = enter();
+  if (!s) return 0;
+  struct fb_inode_key key = {
+      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
+  u32 act = 0;
+  u32 who = tid;
+  bool again = false;
+  if (task && (task->reason || task->taken_act)) {
+    /* A flusher that could not write the folio dirties it again: the old dirtier stands. */
+    act = task->taken_act;
+    who = task->taken_tid;
+    again = true;
+  } else {
+    act = current_act(ctx, s, HOOK_DIRTY);
+  }
+  if (act) {
+    record_pages(s, &key, first, last, act, who, again);
+    if (!again) {
+      touch_inode(s, task, inode, &key, act, tid);
+      struct block_device* bdev = inode->i_sb->s_bdev;
+      if (inode->i_sb->s_magic == BTRFS_SUPER_MAGIC) ledger_add(bdev->bd_dev, 0, act, pages);
+    }
+  }
+  leave();
+  return 0;
+}
+
+SEC("tp_btf/writeback_dirty_folio")
+int writeback_dirty_folio(u64* ctx) {
+  return on_dirty(ctx, ctx[0], (struct address_space*)ctx[1]);
+}
+SEC("tp_btf/writeback_dirty_page")
+int writeback_dirty_page(u64* ctx) {
+  return on_dirty(ctx, ctx[0], (struct address_space*)ctx[1]);
+}
+
+/* --- Metadata --- */
+
+/* Who the running thread works for: the dirtier of the inode it writes back, or itself. */
+static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task_state* task,
+                                       u32 hook, u32* tid) {
+  if (task && task->taken_act) {
+    *tid = task->taken_tid;
+    return task->taken_act;
+  }
+  return current_act(ctx, s, hook);
+}
+
+SEC("tp_btf/block_dirty_buffer")
+int block_dirty_buffer(u64* ctx) {
+  struct buffer_head* bh = (struct buffer_head*)ctx[0];
+  struct page* page = bh->b_page;
+  struct address_space* mapping = page->mapping;
+  if (!mapping) return 0;
+  struct inode* host = mapping->host;
+  if (!host || !is_block_device(host->i_mode)) return 0;
+  struct block_device* bdev = bh->b_bdev;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  u32 tid = current_tid();
+  struct task_state* task = task_state(tid);
+  u32 disk = 0;
+  u64 start = device_start(bdev, &disk);
+  u32 bytes = bh->b_size;
+  u64 at = start + bh->b_blocknr * bytes;
+  if (task && task->commit_dev) {
+    /* jbd2 hands a committed block to the flusher: it belongs to its transaction. */
+    record_blocks(disk, at, bytes, 0, (u64)task->commit_dev | ((u64)task->commit_tid << 32));
+  } else {
+    u32 act = working_for(ctx, s, task, HOOK_BUFFER, &tid);
+    record_blocks(disk, at, bytes, (u64)act | ((u64)tid << 32), 0);
+    ledger_add(bdev->bd_dev, 0, act, 1);
+  }
+  leave();
+  return 0;
+}
+
+/* A jbd2 handle ended; its thread used so many blocks of the transaction. */
+SEC("tp_btf/jbd2_handle_stats")
+int jbd2_handle_stats(u64* ctx) {
+  u32 dev = ctx[0];
+  u32 transaction = ctx[1];
+  int blocks = ctx[7];
+  if (blocks <= 0) return 0;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  u32 tid = current_tid();
+  struct task_state* task = task_state(tid);
+  u32 act = working_for(ctx, s, task, HOOK_HANDLE, &tid);
+  ledger_add(dev, transaction, act, blocks);
+  ledger_add(dev, 0, act, blocks);
+  leave();
+  return 0;
+}
+
+static __always_inline int commit_phase(u64* ctx, u32 logging) {
+  struct journal_s* journal = (struct journal_s*)ctx[0];
+  struct transaction_s* transaction = (struct transaction_s*)ctx[1];
+  struct task_state* task = task_state_make(current_tid());
+  if (!task) return 0;
+  task->commit_dev = journal->j_fs_dev->bd_dev;
+  task->commit_tid = transaction->t_tid;
+  task->logging = logging;
+  return 0;
+}
+SEC("tp_btf/jbd2_start_commit")
+int jbd2_start_commit(u64* ctx) { return commit_phase(ctx, 0); }
+SEC("tp_btf/jbd2_commit_logging")
+int jbd2_commit_logging(u64* ctx) { return commit_phase(ctx, 1); }
+SEC("tp_btf/jbd2_end_commit")
+int jbd2_end_commit(u64* ctx) {
+  struct task_state* task = task_state(current_tid());
+  if (!task) return 0;
+  task->commit_dev = 0;
+  task->commit_tid = 0;
+  task->logging = 0;
+  return 0;
+}
+
+SEC("tp_btf/xfs_trans_log_buf")
+int xfs_trans_log_buf(u64* ctx) {
+  struct xfs_buf_log_item* item = (struct xfs_buf_log_item*)ctx[0];
+  struct xfs_buf* buf = item->bli_buf;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  u32 tid = current_tid();
+  struct task_state* task = task_state(tid);
+  u32 act = working_for(ctx, s, task, HOOK_XFS_LOG, &tid);
+  if (act) {
+    struct block_device* bdev = BPF_CORE_READ(buf, b_target, bt_bdev);
+    u32 disk = 0;
+    u64 start = device_start(bdev, &disk);
+    struct xfs_buf_map* maps = BPF_CORE_READ(buf, b_maps);
+    u64 at = BPF_CORE_READ(maps, bm_bn) * 512;
+    u32 bytes = BPF_CORE_READ(buf, b_length) * 512;
+    record_blocks(disk, start + at, bytes, (u64)act | ((u64)tid << 32), 0);
+    ledger_add(BPF_CORE_READ(bdev, bd_dev), 0, act, 2);
+  }
+  leave();
+  return 0;
+}
+
+SEC("tp_btf/xfs_trans_commit")
+int xfs_trans_commit(u64* ctx) {
+  struct xfs_trans* trans = (struct xfs_trans*)ctx[0];
+  if (!(trans->t_flags & XFS_TRANS_DIRTY)) return 0;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  u32 tid = current_tid();
+  struct task_state* task = task_state(tid);
+  u32 act = working_for(ctx, s, task, HOOK_XFS_COMMIT, &tid);
+  struct block_device* bdev = BPF_CORE_READ(trans, t_mountp, m_super, s_bdev);
+  ledger_add(BPF_CORE_READ(bdev, bd_dev), 0, act, 1);
+  leave();
+  return 0;
+}
+
+/* --- Writeback: reason, and the inode at hand --- */
+
+SEC("tp_btf/writeback_start")
+int writeback_start(u64* ctx) {
+  struct wb_writeback_work* work = (struct wb_writeback_work*)ctx[1];
+  struct task_state* task = task_state_make(current_tid());
+  if (task) task->reason = (u32)work->reason + 1;
+  return 0;
+}
+SEC("tp_btf/writeback_written")
+int writeback_written(u64* ctx) {
+  struct task_state* task = task_state(current_tid());
+  if (task) task->reason = 0;
+  return 0;
+}
+
+static __always_inline void take_act(struct inode* inode) {
+  struct fb_inode_key key = {
+      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
+  struct fb_inode* entry = bpf_map_lookup_elem(&inodes, &key);
+  if (!entry || !entry->act) return;
+  struct task_state* task = task_state_make(current_tid());
+  if (!task) return;
+  task->taken_act = entry->act;
+  task->taken_tid = entry->tid;
+}
+static __always_inline void drop_act(void) {
+  struct task_state* task = task_state(current_tid());
+  if (task) task->taken_act = 0;
+}
+SEC("tp_btf/writeback_single_inode_start")
+int writeback_single_inode_start(u64* ctx) {
+  take_act((struct inode*)ctx[0]);
+  return 0;
+}
+SEC("tp_btf/writeback_single_inode")
+int writeback_single_inode(u64* ctx) {
+  drop_act();
+  return 0;
+}
+/* fsync and others write back without the flusher's frame around it. */
+SEC("tp_btf/ext4_writepages")
+int ext4_writepages(u64* ctx) {
+  take_act((struct inode*)ctx[0]);
+  return 0;
+}
+SEC("tp_btf/ext4_writepages_result")
+int ext4_writepages_result(u64* ctx) {
+  struct task_state* task = task_state(current_tid());
+  if (task && !task->reason) task->taken_act = 0;
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int sched_process_exit(u64* ctx) {
+  u32 tid = current_tid();
+  bpf_map_delete_elem(&tasks, &tid);
+  return 0;
+}
+
+/* --- IOs --- */
+
+static __always_inline struct gendisk* bio_disk(struct bio* bio) {
+  struct bio___disk* old = (void*)bio;
+  if (bpf_core_field_exists(old->bi_disk)) return old->bi_disk;
+  return bio->bi_bdev->bd_disk;
+}
+
+static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
+  u32 dev = disk_number(bio_disk(bio));
+  struct fb_device* device = bpf_map_lookup_elem(&devices, &dev);
+  if (!device || !device->watched) return 0;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  struct fb_origin* o = &s->origin;
+  u32 tid = current_tid();
+  o->queue_ns = bpf_ktime_get_boot_ns();
+  o->issue_ns = 0;
+  o->sector = bio->bi_iter.bi_sector;
+  o->bytes = bio->bi_iter.bi_size;
+  o->done_bytes = 0;
+  o->dev = dev;
+  o->opf = bio->bi_opf;
+  o->issuer_actor = current_actor(s);
+  o->issuer_stack = current_stack(ctx, s, HOOK_QUEUE);
+  o->issuer_tid = tid;
+  o->file = 0;
+  o->requeues = 0;
+  o->op = operation_of(o->opf, o->bytes);
+  o->shares = 0;
+  struct task_state* task = task_state(tid);
+  o->reason = task ? task->reason : 0;
+  bool own = config.bio_pinned && (bio->bi_flags & config.bio_pinned);
+  if (own || o->op == FB_OP_FLUSH || o->op == FB_OP_OTHER) {
+    /* Direct IO and flushes blame the issuer, and that is the truth. */
+  } else if (o->op == FB_OP_READ) {
+    file_of_read(s->level, plain_address(s, bio));
+  } else {
+    struct bio___disk* old = (void*)bio;
+    s->walk.dev = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
+    s->walk.inode_act = 0;
+    s->walk.inode_tid = 0;
+    s->walk.commit_dev = 0;
+    s->walk.commit_tid = 0;
+    s->walk.consume = 1;
+    s->walk.worker = s->actor.key.flags & FB_ACTOR_KTHREAD;
+    if (task && task->commit_dev) {
+      s->walk.consume = !task->logging;
+      s->walk.commit_dev = task->logging ? task->commit_dev : 0;
+      s->walk.commit_tid = task->commit_tid;
+    }
+    if (o->op == FB_OP_WRITE)
+      attribute_write(s->level, plain_address(s, bio));
+    else if (s->walk.worker)
+      share_unknown_metadata(s->level, o->bytes);
+  }
+  if (!o->shares) {
+    o->share[0].act = 0;
+    o->share[0].bytes = o->bytes;
+    o->share[0].tid = tid;
+    o->share[0].confidence = FB_CONF_ISSUER;
+    o->shares = 1;
+  }
+  u64 key = (u64)bio;
+  long error = bpf_map_update_elem(&bios, &key, o, BPF_NOEXIST);
+  if (error == -17 /* EEXIST */) {
+    count(FB_COUNTER_bio_reused);
+    error = bpf_map_update_elem(&bios, &key, o, BPF_ANY);
+  }
+  if (error) count(FB_COUNTER_bio_nomem);
+  leave();
+  return 0;
+}
+
+SEC("tp_btf/block_bio_queue")
+int block_bio_queue(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[0]); }
+SEC("tp_btf/block_bio_queue")
+int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1]); }
+
+/* The front of a bio became a bio of its own; its parent keeps the rest. */
+static __always_inline int on_split(struct bio* front) {
+  u64 parent_key = (u64)front->bi_private;
+  struct fb_origin* parent = bpf_map_lookup_elem(&bios, &parent_key);
+  if (!parent) return 0;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  struct fb_origin* o = &s->origin;
+  u32 bytes = front->bi_iter.bi_size;
+  *o = *parent;
+  if (bytes <= parent->bytes) {
+    o->sector = front->bi_iter.bi_sector;
+    o->bytes = bytes;
+    u32 n = parent->shares;
+    u64 whole = parent->bytes;
+    u32 left = bytes;
+    for (u32 i = 0; i < FB_SHARES; ++i) {
+      if (i >= n) break;
+      u32 part = whole ? (u64)parent->share[i].bytes * bytes / whole : 0;
+      if (i + 1 == n) part = left;
+      if (part > left) part = left;
+      if (part > parent->share[i].bytes) part = parent->share[i].bytes;
+      o->share[i].bytes = part;
+      parent->share[i].bytes -= part;
+      left -= part;
+    }
+    /* Rounding may leave a little: take it where there is some. */
+    for (u32 i = 0; i < FB_SHARES; ++i) {
+      if (i >= n || !left) break;
+      u32 part = parent->share[i].bytes;
+      if (part > left) part = left;
+      o->share[i].bytes += part;
+      parent->share[i].bytes -= part;
+      left -= part;
+    }
+    parent->bytes -= bytes;
+    parent->sector += bytes / 512;
+    u64 key = (u64)front;
+    if (bpf_map_update_elem(&bios, &key, o, BPF_ANY)) count(FB_COUNTER_bio_nomem);
+  }
+  leave();
+  return 0;
+}
+SEC("tp_btf/block_split")
+int block_split(u64* ctx) { return on_split((struct bio*)ctx[0]); }
+SEC("tp_btf/block_split")
+int block_split_q(u64* ctx) { return on_split((struct bio*)ctx[1]); }
+
+static __always_inline int on_issue(struct request* rq) {
+  u64 key = (u64)rq->bio;
+  if (!key) return 0;
+  struct fb_origin* o = bpf_map_lookup_elem(&bios, &key);
+  if (o && !o->issue_ns) o->issue_ns = bpf_ktime_get_boot_ns();
+  return 0;
+}
+SEC("tp_btf/block_rq_issue")
+int block_rq_issue(u64* ctx) { return on_issue((struct request*)ctx[0]); }
+SEC("tp_btf/block_rq_issue")
+int block_rq_issue_q(u64* ctx) { return on_issue((struct request*)ctx[1]); }
+
+static __always_inline int on_requeue(struct request* rq) {
+  u64 key = (u64)rq->bio;
+  struct fb_origin* o = bpf_map_lookup_elem(&bios, &key);
+  if (o) o->requeues++;
+  return 0;
+}
+SEC("tp_btf/block_rq_requeue")
+int block_rq_requeue(u64* ctx) { return on_requeue((struct request*)ctx[0]); }
+SEC("tp_btf/block_rq_requeue")
+int block_rq_requeue_q(u64* ctx) { return on_requeue((struct request*)ctx[1]); }
+
+#define COMPLETE_FIRST 1u /* the request ends with this piece: count the IO here */
+#define COMPLETE_ALL 2u   /* the bio ends with this piece */
+#define COMPLETE_TRACE 4u
+
+static __noinline int trace_io(const struct fb_origin* o, u64 now, u32 bytes, u32 merged) {
+  struct fb_trace* record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
+  if (!record) {
+    count(FB_COUNTER_trace_dropped);
+    return 0;
+  }
+  const struct fb_share* share = &o->share[largest_share(o) & (FB_SHARES - 1)];
+  record->complete_ns = now;
+  record->sector = o->sector;
+  record->wait_ns = o->wait_ns;
+  record->io_ns = o->io_ns;
+  record->bytes = bytes;
+  record->other_bytes = o->bytes - share->bytes;
+  record->dev = o->dev;
+  record->opf = o->opf;
+  record->error = o->error;
+  record->dirtier_stack = o->issuer_stack;
+  record->dirtier_actor = o->issuer_actor;
+  record->dirtier_tid = o->issuer_tid;
+  record->confidence = share->confidence;
+  if (share->act || share->confidence == FB_CONF_LOST) {
+    struct fb_act* act = act_of(share->act);
+    record->dirtier_stack = act ? act->key.stack : FB_STACK_NONE;
+    record->dirtier_actor = act ? act->key.actor : 0;
+    record->dirtier_tid = act ? share->tid : 0;
+    if (!act) record->confidence = FB_CONF_LOST;
+  }
+  record->issuer_stack = o->issuer_stack;
+  record->issuer_actor = o->issuer_actor;
+  record->issuer_tid = o->issuer_tid;
+  record->file = o->file;
+  record->requeues = o->requeues;
+  record->merged_bios = merged;
+  record->op = o->op;
+  record->reason = o->reason;
+  bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+/* `bytes` of a bio are done. Returns 0 if nothing is known of the bio. */
+__noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
+  u32 bytes = (u32)sizes;
+  u32 request_bytes = sizes >> 32;
+  struct fb_origin* o = bpf_map_lookup_elem(&bios, &bio);
+  if (!o) return 0;
+  if (!(flags & COMPLETE_ALL)) {
+    o->done_bytes += bytes;
+    return 1;
+  }
+  u32 done = o->done_bytes + bytes;
+  if (done != o->bytes) {
+    count(FB_COUNTER_bio_resized);
+    rescale(o, done);
+  }
+  o->error = error;
+  o->ios = flags & COMPLETE_FIRST;
+  if (o->ios) {
+    u64 issued = o->issue_ns ? o->issue_ns : o->queue_ns;
+    o->wait_ns = issued - o->queue_ns;
+    o->io_ns = now - issued;
+    if (flags & COMPLETE_TRACE) trace_io(o, now, request_bytes, flags >> 16);
+  }
+  charge_origin(o, bio);
+  bpf_map_delete_elem(&bios, &bio);
+  return 1;
+}
+
+static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes) {
+  if (!rq->part) return 0; /* the kernel does not count it either */
+  struct request___disk* old = (void*)rq;
+  struct gendisk* disk =
+      bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
+  if (!disk) return 0;
+  u32 dev = disk_number(disk);
+  struct fb_device* device = bpf_map_lookup_elem(&devices, &dev);
+  if (!device) return 0;
+  u64 now = bpf_ktime_get_boot_ns();
+  struct bio* bio = rq->bio;
+  u64 plain = 0; /* the same address as a number, for global functions */
+  bpf_core_read(&plain, sizeof(plain), &rq->bio);
+  u32 left = bytes;
+  u32 lost_bytes = 0;
+  u32 flags = COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0);
+  u64 whole = (u64)bytes << 32;
+  if (error) error = error < 0x10000 ? error : (u32)-error;
+  for (u32 i = 0; i < 1024; ++i) {
+    if (!bio) break;
+    u32 size = bio->bi_iter.bi_size;
+    u32 part = size < left ? size : left;
+    u32 mode = flags;
+    if (part == size) mode |= COMPLETE_ALL;
+    if (!complete_bio(plain, whole | part, mode, error, now)) lost_bytes += part;
+    left -= part;
+    if (!left) break;
+    flags = 0;
+    bpf_core_read(&plain, sizeof(plain), &bio->bi_next);
+    bio = bio->bi_next;
+  }
+  if (left) {
+    count(FB_COUNTER_chain_cut);
+    lost_bytes += left;
+  }
+  if (lost_bytes) {
+    count(FB_COUNTER_bio_unknown);
+    count_lost(dev, operation_of(rq->cmd_flags, bytes), lost_bytes, 0);
+  }
+  return 0;
+}
+SEC("tp_btf/block_rq_complete")
+int block_rq_complete(u64* ctx) {
+  return on_complete((struct request*)ctx[0], (u32)ctx[1], (u32)ctx[2]);
+}

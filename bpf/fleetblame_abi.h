@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What the BPF programs and user space agree on: layouts of map keys and values, and the constants
+ * behind them. Plain C with fixed-width types, included by both sides; node-agent/tracer/bpf
+ * checks that the histogram here equals common/histogram.h.
+ *
+ * Units: _ns nanoseconds of CLOCK_BOOTTIME, _bytes bytes, sectors of 512 bytes.
+ */
+#ifndef BPF_FLEETBLAME_ABI_H_
+#define BPF_FLEETBLAME_ABI_H_
+
+#ifdef __cplusplus
+#include <cstdint>
+typedef uint64_t fb_u64;
+typedef uint32_t fb_u32;
+typedef uint16_t fb_u16;
+typedef uint8_t fb_u8;
+#else
+#include <linux/types.h>
+typedef __u64 fb_u64;
+typedef __u32 fb_u32;
+typedef __u16 fb_u16;
+typedef __u8 fb_u8;
+#endif
+
+/* --- Histogram: see common/histogram.h --- */
+#define FB_HIST_FIRST_OCTAVE 10
+#define FB_HIST_OCTAVES 24
+#define FB_HIST_SUB_BUCKETS 8
+#define FB_HIST_BUCKETS (2 + FB_HIST_OCTAVES * FB_HIST_SUB_BUCKETS)
+
+/* --- Operations and confidence: values of fleetblame.v1 --- */
+enum fb_op {
+  FB_OP_READ = 1,
+  FB_OP_WRITE = 2,
+  FB_OP_DISCARD = 3,
+  FB_OP_WRITE_ZEROES = 4,
+  FB_OP_FLUSH = 5,
+  FB_OP_SECURE_ERASE = 6,
+  FB_OP_OTHER = 7,
+  FB_OP_COUNT = 8,
+};
+
+enum fb_confidence {
+  FB_CONF_EXACT = 1,
+  FB_CONF_INODE = 2,
+  FB_CONF_JOURNAL = 3,
+  FB_CONF_CGROUP = 4,
+  FB_CONF_ISSUER = 5,
+  FB_CONF_LOST = 6,
+};
+
+/* --- Stacks: numbers 0 and 1 are special, see tracer.h --- */
+#define FB_STACK_NONE 0
+#define FB_STACK_LOST 1
+#define FB_STACK_FIRST 2
+#define FB_MAX_FRAMES 64
+
+struct fb_stack {
+  fb_u32 frames; /* 0 until the entry is complete */
+  fb_u32 reserved;
+  fb_u64 address[FB_MAX_FRAMES]; /* innermost first */
+};
+
+/*
+ * Actor and act ids: an index into an array and a generation, so that an id that outlived its
+ * entry is seen to be stale and can never name somebody else. Index 0 is never used.
+ */
+#define FB_ID_INDEX_BITS 20
+#define FB_ID_INDEX_MASK ((1u << FB_ID_INDEX_BITS) - 1)
+
+#define FB_ACTOR_KTHREAD 1u
+/* The cgroup id is of a version 1 hierarchy. */
+#define FB_ACTOR_CGROUP_V1 2u
+
+struct fb_actor_key {
+  fb_u64 cgroup_id;
+  char comm[16];
+  fb_u32 flags;
+  fb_u32 reserved;
+};
+
+struct fb_actor {
+  struct fb_actor_key key;
+  fb_u32 id; /* 0 = free */
+  fb_u32 epoch;
+};
+
+/* Who dirtied, and through which stack. */
+struct fb_act_key {
+  fb_u32 actor;
+  fb_u32 stack;
+};
+
+struct fb_act {
+  struct fb_act_key key;
+  fb_u32 id; /* 0 = free */
+  fb_u32 epoch;
+};
+
+/* --- Inodes --- */
+struct fb_inode_key {
+  fb_u64 ino;
+  fb_u32 dev; /* kernel dev_t: major << 20 | minor */
+  fb_u32 generation;
+};
+
+struct fb_inode {
+  fb_u32 act; /* last dirtier; 0 = unknown */
+  fb_u32 tid;
+  fb_u32 file;   /* index into files, 0 = none */
+  fb_u32 window; /* last window in which rows may name this file */
+  fb_u32 epoch;
+  fb_u32 reserved;
+};
+
+#define FB_PATH_BYTES 256
+
+/* Names from the inode up to the root of its filesystem, each ended by a zero. */
+struct fb_file {
+  struct fb_inode_key key;
+  fb_u16 path_bytes;
+  fb_u8 complete;     /* the root was reached */
+  fb_u8 reserved;
+  fb_u32 id; /* own index once complete, 0 before */
+  char path[FB_PATH_BYTES];
+};
+
+/* --- Pages: 16 of one inode in a group --- */
+#define FB_GROUP_PAGES 16
+
+struct fb_page_key {
+  struct fb_inode_key inode;
+  fb_u64 group; /* page index / 16 */
+};
+
+/* Slot: act id, tid << 32, and a tag of the key << 54 (see page.bpf.h). */
+struct fb_page_group {
+  fb_u64 slot[FB_GROUP_PAGES];
+  fb_u32 epoch;
+  fb_u32 reserved;
+};
+
+/* --- Metadata blocks by place on the disk, in units of 1 KiB --- */
+struct fb_block_key {
+  fb_u32 dev;
+  fb_u32 reserved;
+  fb_u64 group; /* byte >> 14 */
+};
+
+struct fb_block {
+  fb_u32 act;        /* exact dirtier, or 0 */
+  fb_u32 tid;        /* its thread */
+  fb_u32 ledger_dev; /* act == 0: split over this transaction */
+  fb_u32 ledger_tid;
+};
+
+struct fb_block_group {
+  struct fb_block block[FB_GROUP_PAGES];
+  fb_u64 group; /* copy of the key, against entries that are reused */
+  fb_u32 dev;
+  fb_u32 epoch;
+};
+
+/* --- Ledgers: who took part in a transaction --- */
+#define FB_LEDGER_ACTS 8
+
+struct fb_ledger_key {
+  fb_u32 dev;
+  fb_u32 tid; /* transaction */
+};
+
+struct fb_ledger {
+  fb_u64 decayed_ns;
+  fb_u32 act[FB_LEDGER_ACTS];
+  fb_u32 weight[FB_LEDGER_ACTS];
+};
+
+/* --- IOs on their way --- */
+#define FB_SHARES 8
+
+struct fb_share {
+  fb_u32 act; /* 0 = the issuer (confidence issuer) or nobody (lost) */
+  fb_u32 bytes;
+  fb_u32 tid;
+  fb_u32 confidence;
+};
+
+struct fb_origin {
+  fb_u64 queue_ns;
+  fb_u64 issue_ns; /* only in the first bio of a request */
+  fb_u64 sector;
+  fb_u32 bytes;
+  fb_u32 done_bytes;
+  fb_u32 dev; /* whole disk */
+  fb_u32 opf; /* bi_opf */
+  fb_u32 issuer_actor;
+  fb_u32 issuer_stack;
+  fb_u32 issuer_tid;
+  fb_u32 file;
+  fb_u32 requeues;
+  fb_u8 op;
+  fb_u8 reason;
+  fb_u8 shares;
+  fb_u8 reserved;
+  /* Filled in when the bio is done. */
+  fb_u32 ios; /* 1 if an IO ends with this bio */
+  fb_u32 error;
+  fb_u64 wait_ns;
+  fb_u64 io_ns;
+  struct fb_share share[FB_SHARES];
+};
+
+/* --- Rows --- */
+struct fb_row_key {
+  fb_u32 dirtier_stack;
+  fb_u32 issuer_stack;
+  fb_u32 dirtier_actor;
+  fb_u32 issuer_actor;
+  fb_u32 dev;
+  fb_u32 file;
+  fb_u8 op;
+  fb_u8 confidence;
+  fb_u8 reason;
+  fb_u8 reserved;
+};
+
+struct fb_row {
+  fb_u64 ios;
+  fb_u64 bytes;
+  fb_u64 wait_ns;
+  fb_u64 io_ns;
+  fb_u64 errors;
+  fb_u64 requeues;
+  fb_u32 wait[FB_HIST_BUCKETS];
+  fb_u32 io[FB_HIST_BUCKETS];
+};
+
+/* Per device and operation, since the tracer started. */
+#define FB_MAX_DEVICES 1024
+struct fb_lost {
+  fb_u64 ios;
+  fb_u64 bytes;
+};
+
+struct fb_device {
+  fb_u32 index;   /* into the lost array, times FB_OP_COUNT */
+  fb_u32 watched; /* 0: bios already on their way still count */
+};
+
+/* --- Trace mode --- */
+struct fb_trace {
+  fb_u64 complete_ns;
+  fb_u64 sector;
+  fb_u64 wait_ns;
+  fb_u64 io_ns;
+  fb_u64 bytes;
+  fb_u64 other_bytes;
+  fb_u32 dev;
+  fb_u32 opf;
+  fb_u32 error;
+  fb_u32 dirtier_stack;
+  fb_u32 dirtier_actor;
+  fb_u32 dirtier_tid;
+  fb_u32 issuer_stack;
+  fb_u32 issuer_actor;
+  fb_u32 issuer_tid;
+  fb_u32 file;
+  fb_u32 requeues;
+  fb_u32 merged_bios;
+  fb_u8 op;
+  fb_u8 confidence;
+  fb_u8 reason;
+  fb_u8 reserved[5];
+};
+
+/* --- Loss counters: docs/counters.md explains each --- */
+#define FB_COUNTERS(X)                                                                    \
+  X(stack_nomem)     /* no free stack number, or two stacks with one hash */              \
+  X(stack_uncached)  /* a walked stack that cannot be verified again */                   \
+  X(stack_walks)     /* full stack walks */                                               \
+  X(actor_nomem)     /* no free actor number */                                           \
+  X(act_nomem)       /* no free act number */                                             \
+  X(act_stale)       /* an act was reclaimed before its IO */                             \
+  X(pgtree_nomem)    /* page table full */                                                \
+  X(inode_nomem)     /* inode table full */                                               \
+  X(task_nomem)      /* task table full */                                                \
+  X(bio_nomem)       /* bio table full */                                                 \
+  X(bio_reused)      /* a bio came again before its end was seen */                       \
+  X(bio_expired)     /* a bio never ended through a request */                            \
+  X(bio_unknown)     /* an IO ended whose beginning was not seen */                       \
+  X(bio_resized)     /* an IO ended with another size than it began with */               \
+  X(bvec_cut)        /* a bio with more segments than are looked at */                    \
+  X(share_overflow)  /* more dirtiers in one bio than shares */                           \
+  X(ledger_overflow) /* more participants in a transaction than a ledger holds */         \
+  X(chain_cut)       /* a request with more bios than are looked at */                    \
+  X(rows_nomem)      /* row table full */                                                 \
+  X(trace_dropped)   /* trace ring full */                                                \
+  X(nested)          /* hooks nested too deep */                                          \
+  X(files_capped)    /* files without rows of their own in this window */
+
+enum fb_counter {
+#define FB_COUNTER_ENUM(name) FB_COUNTER_##name,
+  FB_COUNTERS(FB_COUNTER_ENUM)
+#undef FB_COUNTER_ENUM
+      FB_COUNTER_COUNT
+};
+
+/* --- Settings that never change while the programs run --- */
+struct fb_config {
+  fb_u32 page_shift;
+  fb_u32 max_files;   /* files with rows of their own in one window */
+  fb_u32 cgroup_v1_subsystem; /* index of the v1 controller for actors, or ~0 */
+  fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
+  /* Kernel functions that tell what a bio or a work item is; 0 = unknown. */
+  fb_u64 fn_btrfs_finish_ordered;
+  fb_u64 fn_btrfs_bio_end_io[4];
+};
+
+/* What user space changes while the programs run. */
+struct fb_live {
+  fb_u32 active; /* which of the two row tables is written */
+  fb_u32 window; /* number of the window, from 1 */
+  fb_u32 epoch;  /* clock of the reclaim, in windows */
+  fb_u32 trace;  /* per-IO records wanted */
+  fb_u32 files;  /* files admitted in this window; written by both sides */
+  fb_u32 reserved;
+};
+
+#endif /* BPF_FLEETBLAME_ABI_H_ */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Who took part in a transaction, and who last changed a metadata block.
+ *
+ * jbd2 tells at the end of each handle how many blocks it used, in the context of whoever ran it:
+ * one ledger for each transaction. Filesystems without such a number (xfs, btrfs) and everything
+ * outside a transaction have one ledger for the filesystem whose weights halve every four seconds.
+ */
+#ifndef BPF_LEDGER_BPF_H_
+#define BPF_LEDGER_BPF_H_
+
+#include "bpf/page.bpf.h"
+
+#define LEDGER_HALF_LIFE_NS 4000000000ull
+#define LEDGER_UNIT 256u
+#define LEDGER_MAX_WEIGHT 0x3fffffffu
+
+static __always_inline struct fb_ledger* ledger_get(u32 dev, u32 tid) {
+  struct fb_ledger_key key = {.dev = dev, .tid = tid};
+  return bpf_map_lookup_elem(&ledgers, &key);
+}
+
+/* tid 0: the fading ledger of the filesystem. */
+__noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight) {
+  if (!act || !dev) return 0;
+  struct fb_ledger_key key = {.dev = dev, .tid = tid};
+  struct fb_ledger* ledger = bpf_map_lookup_elem(&ledgers, &key);
+  if (!ledger) {
+    const struct blank* empty = blank();
+    if (!empty) return 0;
+    bpf_map_update_elem(&ledgers, &key, &empty->ledger, BPF_NOEXIST);
+    ledger = bpf_map_lookup_elem(&ledgers, &key);
+    if (!ledger) return 0;
+  }
+  if (!tid) {
+    u64 now = bpf_ktime_get_boot_ns();
+    u64 age = now - ledger->decayed_ns;
+    if (age > LEDGER_HALF_LIFE_NS) {
+      u64 halves = age / LEDGER_HALF_LIFE_NS;
+      if (halves > 8) halves = 8;
+      ledger->decayed_ns = now;
+      for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) ledger->weight[i] >>= halves;
+    }
+  }
+  weight *= LEDGER_UNIT;
+  u32 least = 0;
+  u32 least_weight = ~0u;
+  for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
+    u32 have = ledger->weight[i];
+    if (ledger->act[i] == act) {
+      if (have < LEDGER_MAX_WEIGHT) ledger->weight[i] = have + weight;
+      return 0;
+    }
+    if (have < least_weight) {
+      least = i;
+      least_weight = have;
+    }
+  }
+  if (least_weight >= LEDGER_UNIT) count(FB_COUNTER_ledger_overflow);
+  /* The newcomer takes the place, but not the weight, of the least one. */
+  ledger->act[least & (FB_LEDGER_ACTS - 1)] = act;
+  ledger->weight[least & (FB_LEDGER_ACTS - 1)] = weight;
+  return 0;
+}
+
+/* Byte 0 of the disk that a block device is (part of), and the disk's number. */
+static __always_inline u64 device_start(struct block_device* bdev, u32* disk_dev) {
+  struct gendisk* disk = BPF_CORE_READ(bdev, bd_disk);
+  *disk_dev = ((u32)BPF_CORE_READ(disk, major) << 20) | (u32)BPF_CORE_READ(disk, first_minor);
+  if (bpf_core_field_exists(bdev->bd_start_sect)) return BPF_CORE_READ(bdev, bd_start_sect) * 512;
+  return 0;
+}
+
+/* Records who changed the bytes [at, at + bytes) of a disk: an act, or else a transaction. */
+__noinline int record_blocks(u32 dev, u64 at, u32 bytes, u64 who, u64 ledger) {
+  struct fb_block_key key = {.dev = dev};
+  u64 unit = at >> 10;
+  u64 last = (at + bytes - 1) >> 10;
+  if (!bytes) return 0;
+  struct fb_block block = {.act = (u32)who,
+                           .tid = who >> 32,
+                           .ledger_dev = (u32)ledger,
+                           .ledger_tid = ledger >> 32};
+  struct fb_block_group* group = 0;
+  for (u32 i = 0; i < 128; ++i, ++unit) {
+    if (unit > last) break;
+    if (!group || !(unit & (FB_GROUP_PAGES - 1))) {
+      key.group = unit / FB_GROUP_PAGES;
+      group = bpf_map_lookup_elem(&blocks, &key);
+      if (!group) {
+        const struct blank* empty = blank();
+        if (!empty) return 0;
+        bpf_map_update_elem(&blocks, &key, &empty->blocks, BPF_NOEXIST);
+        group = bpf_map_lookup_elem(&blocks, &key);
+        if (!group) return 0;
+      }
+      if (group->group != key.group || group->dev != dev) {
+        group->group = key.group;
+        group->dev = dev;
+      }
+    }
+    group->block[unit & (FB_GROUP_PAGES - 1)] = block;
+  }
+  return 0;
+}
+
+#endif /* BPF_LEDGER_BPF_H_ */

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * All tables, the settings, the scratch memory and the loss counters. Everything is allocated before
+ * the first program runs. Sizes written here are small; the loader sets the real ones.
+ */
+#ifndef BPF_MAPS_BPF_H_
+#define BPF_MAPS_BPF_H_
+
+#include "bpf/kernel_types.h"
+/* linux/bpf.h after the types above, helpers after linux/bpf.h */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include <bpf/bpf_core_read.h>
+
+#include "bpf/fleetblame_abi.h"
+
+const volatile struct fb_config config = {.page_shift = 12, .cgroup_v1_subsystem = ~0u};
+struct fb_live live = {.window = 1};
+
+#define FB_HASH(name, key_type, value_type, entries) \
+  struct {                                           \
+    __uint(type, BPF_MAP_TYPE_HASH);                 \
+    __uint(max_entries, entries);                    \
+    __type(key, key_type);                           \
+    __type(value, value_type);                       \
+  } name SEC(".maps")
+
+#define FB_ARRAY(name, value_type, entries) \
+  struct {                                  \
+    __uint(type, BPF_MAP_TYPE_ARRAY);       \
+    __uint(max_entries, entries);           \
+    __type(key, u32);                       \
+    __type(value, value_type);              \
+  } name SEC(".maps")
+
+/* Numbers that nothing uses. User space fills it. */
+#define FB_FREE_IDS(name, entries)    \
+  struct {                            \
+    __uint(type, BPF_MAP_TYPE_QUEUE); \
+    __uint(max_entries, entries);     \
+    __uint(key_size, 0);              \
+    __uint(value_size, sizeof(u32));  \
+  } name SEC(".maps")
+
+FB_HASH(stack_ids, u64, u32, 1024);
+FB_ARRAY(stacks, struct fb_stack, 1024);
+FB_FREE_IDS(free_stacks, 1024);
+
+FB_HASH(actor_ids, struct fb_actor_key, u32, 1024);
+FB_ARRAY(actors, struct fb_actor, 1024);
+FB_FREE_IDS(free_actors, 1024);
+
+FB_HASH(act_ids, struct fb_act_key, u32, 1024);
+FB_ARRAY(acts, struct fb_act, 1024);
+FB_FREE_IDS(free_acts, 1024);
+
+FB_HASH(inodes, struct fb_inode_key, struct fb_inode, 1024);
+FB_ARRAY(files, struct fb_file, 1024);
+FB_FREE_IDS(free_files, 1024);
+
+FB_HASH(pages, struct fb_page_key, struct fb_page_group, 1024);
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, struct fb_block_key);
+  __type(value, struct fb_block_group);
+} blocks SEC(".maps");
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 8192);
+  __type(key, struct fb_ledger_key);
+  __type(value, struct fb_ledger);
+} ledgers SEC(".maps");
+
+FB_HASH(bios, u64, struct fb_origin, 1024);
+FB_HASH(rows0, struct fb_row_key, struct fb_row, 1024);
+FB_HASH(rows1, struct fb_row_key, struct fb_row, 1024);
+FB_ARRAY(lost, struct fb_lost, FB_MAX_DEVICES* FB_OP_COUNT);
+FB_HASH(devices, u32, struct fb_device, FB_MAX_DEVICES);
+
+/* What a thread is in the middle of. Made when first needed, removed when the thread ends. */
+struct task_state {
+  u32 reason;       /* writeback: wb_reason + 1 */
+  u32 taken_act;    /* working on an inode for this dirtier */
+  u32 taken_tid;
+  u32 commit_dev;   /* jbd2: transaction being committed */
+  u32 commit_tid;
+  u32 logging;      /* jbd2: writing to the journal now */
+  /* The range that was recorded last: its own clean-to-dirty events say nothing new. */
+  u64 range_inode;
+  u64 range_first;
+  u64 range_last;
+  /* Inode whose last dirtier was recorded last. */
+  u64 touched_inode;
+  u32 touched_act;
+  u32 touched_epoch;
+};
+FB_HASH(tasks, u32, struct task_state, 16384);
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1 << 20);
+} trace_ring SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, FB_COUNTER_COUNT);
+  __type(key, u32);
+  __type(value, u64);
+} counters SEC(".maps");
+
+static __always_inline void count(u32 which) {
+  u64* counter = bpf_map_lookup_elem(&counters, &which);
+  if (counter) *counter += 1;
+}
+
+/* --- Scratch memory: one piece for each hook that is running on this CPU --- */
+#define STACK_COPY_BYTES 8192
+#define STACK_TABLE 1024
+#define STACK_MARKS 80
+
+/* A stack that was walked once, and where its return addresses lay. */
+struct known_stack {
+  u64 key;
+  u32 marks;
+  u32 stack;
+  u32 address[STACK_MARKS]; /* low halves */
+  u16 offset[STACK_MARKS];
+};
+#define KNOWN_STACKS 256
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, KNOWN_STACKS);
+  __type(key, u32);
+  __type(value, struct known_stack);
+} known_stacks SEC(".maps");
+
+struct scratch {
+  u64 owner; /* address of the hook's context: also the lowest stack address of interest */
+  u64 plain; /* see plain_address */
+  u64 key;
+  u32 level; /* index of this piece */
+  u32 depth;
+  u64 raw[FB_MAX_FRAMES];
+  struct known_stack learnt;
+  struct fb_stack stack;
+  u8 table[2][STACK_TABLE];
+  u8 found[FB_MAX_FRAMES];
+  u8 copy[STACK_COPY_BYTES];
+  struct fb_origin origin;
+  struct fb_file file;
+  struct fb_actor actor;
+  struct fb_page_key dirty;
+  struct fb_ledger ledger;
+  /* The walk over the pages or blocks of one bio. */
+  struct {
+    struct fb_page_key key;
+    u64 at;        /* byte on the disk */
+    u32 unknown;   /* metadata bytes without a dirtier so far */
+    u32 dev;       /* of the filesystem: its ledger */
+    u32 left;      /* bytes not yet charged */
+    u32 page_left; /* of these in the page at hand */
+    u32 run_bytes; /* charged to run_slot once the run ends */
+    u64 run_slot;
+    u32 inode_act; /* last dirtier of the inode, for pages that nobody is known for */
+    u32 inode_tid;
+    u32 consume;      /* the pages leave the table: they are clean after this write */
+    u32 commit_dev;   /* transaction of which this is the journal, or 0 */
+    u32 commit_tid;
+    u32 worker; /* the issuer is a kernel thread */
+  } walk;
+};
+#define SCRATCH_LEVELS 4
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, SCRATCH_LEVELS);
+  __type(key, u32);
+  __type(value, struct scratch);
+} scratches SEC(".maps");
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, u32);
+} nesting SEC(".maps");
+
+/* Never written: what new entries are made from. */
+struct blank {
+  struct fb_row row;
+  struct fb_page_group pages;
+  struct fb_block_group blocks;
+  struct fb_ledger ledger;
+  struct task_state task;
+  u8 table[2][STACK_TABLE];
+};
+FB_ARRAY(blanks, struct blank, 1);
+
+static __always_inline const struct blank* blank(void) {
+  u32 zero = 0;
+  return bpf_map_lookup_elem(&blanks, &zero);
+}
+
+/* Takes a piece of scratch memory. Every hook that got one gives it back with leave(). */
+static __always_inline struct scratch* enter(void) {
+  u32 zero = 0;
+  u32* level = bpf_map_lookup_elem(&nesting, &zero);
+  if (!level) return 0;
+  u32 mine = *level;
+  if (mine >= SCRATCH_LEVELS) {
+    count(FB_COUNTER_nested);
+    return 0;
+  }
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &mine);
+  if (!s) return 0;
+  *level = mine + 1;
+  s->level = mine;
+  return s;
+}
+
+static __always_inline void leave(void) {
+  u32 zero = 0;
+  u32* level = bpf_map_lookup_elem(&nesting, &zero);
+  if (level && *level) *level -= 1;
+}
+
+/* The address in a typed pointer as a plain number, which may be handed to global functions. */
+static __always_inline u64 plain_address(struct scratch* s, const void* pointer) {
+  *(volatile u64*)&s->plain = (u64)pointer;
+  return *(volatile u64*)&s->plain;
+}
+
+static __always_inline struct task_state* task_state(u32 tid) {
+  return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+static __always_inline struct task_state* task_state_make(u32 tid) {
+  struct task_state* task = bpf_map_lookup_elem(&tasks, &tid);
+  if (task) return task;
+  const struct blank* empty = blank();
+  if (!empty) return 0;
+  if (bpf_map_update_elem(&tasks, &tid, &empty->task, BPF_NOEXIST)) count(FB_COUNTER_task_nomem);
+  return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+#endif /* BPF_MAPS_BPF_H_ */

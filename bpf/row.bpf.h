@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Sums finished bios into rows, and IOs that were asked for into trace records.
+ */
+#ifndef BPF_ROW_BPF_H_
+#define BPF_ROW_BPF_H_
+
+#include "bpf/bio.bpf.h"
+
+#define ADD(place, amount) __sync_fetch_and_add(&(place), amount)
+
+__noinline u32 histogram_bucket(u64 value_ns) {
+  if (value_ns < (1ull << FB_HIST_FIRST_OCTAVE)) return 0;
+  if (value_ns >= (1ull << (FB_HIST_FIRST_OCTAVE + FB_HIST_OCTAVES))) return FB_HIST_BUCKETS - 1;
+  u32 octave = FB_HIST_FIRST_OCTAVE;
+  u64 rest = value_ns >> FB_HIST_FIRST_OCTAVE;
+  if (rest >> 16) {
+    octave += 16;
+    rest >>= 16;
+  }
+  if (rest >> 8) {
+    octave += 8;
+    rest >>= 8;
+  }
+  if (rest >> 4) {
+    octave += 4;
+    rest >>= 4;
+  }
+  if (rest >> 2) {
+    octave += 2;
+    rest >>= 2;
+  }
+  if (rest >> 1) octave += 1;
+  u32 sub = (value_ns >> (octave - 3)) & (FB_HIST_SUB_BUCKETS - 1);
+  return 1 + (octave - FB_HIST_FIRST_OCTAVE) * FB_HIST_SUB_BUCKETS + sub;
+}
+
+static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
+  struct fb_device* device = bpf_map_lookup_elem(&devices, &dev);
+  if (!device) return;
+  u32 index = device->index * FB_OP_COUNT + (op & (FB_OP_COUNT - 1));
+  struct fb_lost* cell = bpf_map_lookup_elem(&lost, &index);
+  if (!cell) return;
+  ADD(cell->bytes, bytes);
+  ADD(cell->ios, ios);
+}
+
+static __always_inline struct fb_row* row_get(const struct fb_row_key* key) {
+  void* table = live.active ? (void*)&rows1 : (void*)&rows0;
+  struct fb_row* row = bpf_map_lookup_elem(table, key);
+  if (row) return row;
+  const struct blank* empty = blank();
+  if (!empty) return 0;
+  bpf_map_update_elem(table, key, &empty->row, BPF_NOEXIST);
+  return bpf_map_lookup_elem(table, key);
+}
+
+/* Charges share `i`; with_io: the IO itself is its too. */
+static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool with_io) {
+  const struct fb_share* share = &o->share[i & (FB_SHARES - 1)];
+  u32 bytes = share->bytes;
+  struct fb_row_key key = {.issuer_stack = o->issuer_stack,
+                           .issuer_actor = o->issuer_actor,
+                           .dev = o->dev,
+                           .file = o->file,
+                           .op = o->op,
+                           .confidence = share->confidence,
+                           .reason = o->reason};
+  if (share->act) {
+    struct fb_act* act = act_of(share->act);
+    if (act) {
+      key.dirtier_stack = act->key.stack;
+      key.dirtier_actor = act->key.actor;
+    } else {
+      count(FB_COUNTER_act_stale);
+      key.confidence = FB_CONF_LOST;
+      key.dirtier_stack = FB_STACK_LOST;
+    }
+  } else if (share->confidence == FB_CONF_ISSUER) {
+    key.dirtier_stack = o->issuer_stack;
+    key.dirtier_actor = o->issuer_actor;
+  }
+  struct fb_row* row = row_get(&key);
+  if (!row) {
+    count(FB_COUNTER_rows_nomem);
+    count_lost(o->dev, o->op, bytes, with_io);
+    return 0;
+  }
+  ADD(row->bytes, bytes);
+  if (with_io) {
+    ADD(row->ios, 1);
+    ADD(row->wait_ns, o->wait_ns);
+    ADD(row->io_ns, o->io_ns);
+    u32 wait = histogram_bucket(o->wait_ns);
+    u32 io = histogram_bucket(o->io_ns);
+    if (wait < FB_HIST_BUCKETS) ADD(row->wait[wait], 1);
+    if (io < FB_HIST_BUCKETS) ADD(row->io[io], 1);
+    if (o->error) ADD(row->errors, 1);
+    if (o->requeues) ADD(row->requeues, o->requeues);
+  }
+  return 0;
+}
+
+__noinline int charge_nth(u64 bio, u32 i, u32 with_io) {
+  struct fb_origin* o = bpf_map_lookup_elem(&bios, &bio);
+  if (o) charge_share(o, i, with_io);
+  return 0;
+}
+
+static __always_inline u32 largest_share(const struct fb_origin* o) {
+  u32 n = o->shares;
+  u32 most = 0;
+  u32 most_bytes = o->share[0].bytes;
+  for (u32 i = 1; i < FB_SHARES; ++i) {
+    if (i >= n) break;
+    u32 bytes = o->share[i].bytes;
+    if (bytes > most_bytes) {
+      most = i;
+      most_bytes = bytes;
+    }
+  }
+  return most;
+}
+
+/* Charges a whole origin. The IO itself goes to the largest share. */
+static __always_inline int charge_origin(const struct fb_origin* o, u64 bio) {
+  u32 n = o->shares;
+  bool with_io = o->ios;
+  if (n <= 1) return charge_share(o, 0, with_io);
+  u32 most = largest_share(o);
+  for (u32 i = 0; i < FB_SHARES; ++i) {
+    if (i >= n) break;
+    charge_nth(bio, i, with_io && i == most);
+  }
+  return 0;
+}
+
+/* Makes the shares of an origin add up to `bytes`. */
+static __noinline int rescale(struct fb_origin* o, u32 bytes) {
+  u64 old = o->bytes;
+  u32 left = bytes;
+  u32 n = o->shares;
+  for (u32 i = 0; i < FB_SHARES; ++i) {
+    if (i >= n) break;
+    u32 part = old ? (u64)o->share[i].bytes * bytes / old : 0;
+    if (part > left) part = left;
+    if (i + 1 == n) part = left;
+    o->share[i].bytes = part;
+    left -= part;
+  }
+  o->bytes = bytes;
+  return 0;
+}
+
+#endif /* BPF_ROW_BPF_H_ */

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The number of the kernel stack that a hook runs on.
+ *
+ * Walking a stack costs microseconds, so a walk is remembered together with the places at which its
+ * return addresses lay in stack memory. When a hook comes again at the same depth, the stack memory
+ * is copied once and every remembered place compared. Equal means: the same frames. Seen from the
+ * innermost frame outwards, each return address decides the size of its frame and so where the next
+ * one lies; if all are equal, the walk would go the same way. Nothing is guessed.
+ */
+#ifndef BPF_STACK_BPF_H_
+#define BPF_STACK_BPF_H_
+
+#include "bpf/maps.bpf.h"
+
+#define THREAD_STACK_ALIGN 16384u
+
+static __always_inline u32 table_slot(u32 which, u64 address) {
+  u32 low = (u32)address;
+  return (which ? low * 0x9E3779B1u : low * 0x85EBCA77u) >> 22; /* 10 bits */
+}
+
+/* Copies the used part of the stack into scratch. False: not on a thread's stack, or too deep. */
+static __always_inline bool copy_stack(struct scratch* s) {
+  struct task_struct* task = (void*)bpf_get_current_task();
+  u64 base = (u64)BPF_CORE_READ(task, stack);
+  u64 used = s->owner - base;
+  if (used >= 4 * THREAD_STACK_ALIGN) return false;
+  u64 depth = THREAD_STACK_ALIGN - (used & (THREAD_STACK_ALIGN - 1));
+  if (depth > STACK_COPY_BYTES - 8) return false;
+  depth &= STACK_COPY_BYTES - 8;
+  s->depth = depth;
+  return bpf_probe_read_kernel(s->copy, depth, (void*)s->owner) == 0;
+}
+
+/* Stack number if this very stack is known, else 0. Prepares scratch for learn_stack. */
+__noinline u32 known_stack(u32 level, u32 hook) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  s->key = 0;
+  if (!copy_stack(s)) return 0;
+  u32 depth = s->depth;
+  /* Number of the system call, if there is one: it lies at a fixed place below the top. */
+  u32 hint = 0;
+  if (depth > 64) hint = *(u32*)(s->copy + ((depth - 48) & (STACK_COPY_BYTES - 8)));
+  u64 key = ((u64)hook << 48) | ((u64)hint << 16) | depth;
+  s->key = key;
+  u32 slot = (u32)((key * 0x9E3779B97F4A7C15ull) >> 40);
+#pragma unroll
+  for (u32 way = 0; way < 2; ++way) {
+    u32 index = (slot ^ way) & (KNOWN_STACKS - 1);
+    struct known_stack* known = bpf_map_lookup_elem(&known_stacks, &index);
+    if (!known || known->key != key) continue;
+    u32 marks = known->marks;
+    u32 stack = known->stack;
+    u32 i;
+    for (i = 0; i < STACK_MARKS; ++i) {
+      if (i >= marks) break;
+      u32 at = known->offset[i] & (STACK_COPY_BYTES - 8);
+      if (*(u32*)(s->copy + at) != known->address[i]) break;
+    }
+    if (i >= marks && known->key == key && known->stack == stack) return stack;
+  }
+  return 0;
+}
+
+/* Notes one word of the stack if it is one of the walked addresses. */
+__noinline int note_word(u32 level, u32 at) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u64 word = *(u64*)(s->copy + (at & (STACK_COPY_BYTES - 8)));
+  u32 frame = 0;
+#pragma unroll
+  for (u32 which = 0; which < 2; ++which) {
+    u32 number = s->table[which][table_slot(which, word) & (STACK_TABLE - 1)];
+    if (number && s->raw[(number - 1) & (FB_MAX_FRAMES - 1)] == word) frame = number;
+  }
+  if (!frame) return 0;
+  s->found[(frame - 1) & (FB_MAX_FRAMES - 1)] = 1;
+  u32 marks = s->learnt.marks;
+  if (marks < STACK_MARKS) {
+    s->learnt.offset[marks] = at;
+    s->learnt.address[marks] = (u32)word;
+  }
+  s->learnt.marks = marks + 1;
+  return 0;
+}
+
+/* Number of the stack in scratch->stack: an old one or a new one. */
+__noinline u32 intern_stack(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return FB_STACK_LOST;
+  u32 frames = s->stack.frames;
+  u64 hash = frames + 1;
+  for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
+    if (i >= frames) break;
+    hash ^= s->stack.address[i];
+    hash *= 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 29;
+  }
+  u32* old = bpf_map_lookup_elem(&stack_ids, &hash);
+  if (old) {
+    u32 id = *old;
+    struct fb_stack* entry = bpf_map_lookup_elem(&stacks, &id);
+    if (!entry || entry->frames != frames) goto lost;
+    for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
+      if (i >= frames) break;
+      if (entry->address[i] != s->stack.address[i]) goto lost;
+    }
+    return id;
+  }
+  u32 id = 0;
+  if (bpf_map_pop_elem(&free_stacks, &id)) goto lost;
+  if (bpf_map_update_elem(&stacks, &id, &s->stack, BPF_ANY)) goto lost;
+  if (bpf_map_update_elem(&stack_ids, &hash, &id, BPF_NOEXIST)) {
+    /* Another CPU was faster. */
+    bpf_map_push_elem(&free_stacks, &id, BPF_ANY);
+    old = bpf_map_lookup_elem(&stack_ids, &hash);
+    if (!old) goto lost;
+    return *old;
+  }
+  return id;
+lost:
+  count(FB_COUNTER_stack_nomem);
+  return FB_STACK_LOST;
+}
+
+/* Finds walked addresses by value: fills the two tables of scratch. */
+__noinline int index_frames(u32 level, u32 frames) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  const struct blank* empty = blank();
+  if (!s || !empty) return 0;
+  bpf_probe_read_kernel(s->table, sizeof(s->table), empty->table);
+  bpf_probe_read_kernel(s->found, sizeof(s->found), empty->table);
+  s->learnt.marks = 0;
+  for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
+    if (i >= frames) break;
+    u64 address = s->raw[i];
+    s->table[0][table_slot(0, address) & (STACK_TABLE - 1)] = i + 1;
+    s->table[1][table_slot(1, address) & (STACK_TABLE - 1)] = i + 1;
+  }
+  return 0;
+}
+
+/* Looks through 64 words of the copy, from byte `from` on. */
+__noinline int scan_words(u32 level, u32 from) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  for (u32 i = 0; i < 64; ++i) {
+    u32 at = from + i * 8;
+    u64 word = *(u64*)(s->copy + (at & (STACK_COPY_BYTES - 8)));
+    if (s->table[0][table_slot(0, word) & (STACK_TABLE - 1)] |
+        s->table[1][table_slot(1, word) & (STACK_TABLE - 1)])
+      note_word(level, at);
+  }
+  return 0;
+}
+
+/*
+ * Moves the walked frames to scratch->stack, without the tracer's own, which come first and lie
+ * below the copy. True if every frame was found in the copy.
+ */
+__noinline u32 keep_frames(u32 level, u32 frames) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 kept = 0;
+  u32 skipped = 0;
+  u32 complete = s->key != 0 && s->learnt.marks > 0 && s->learnt.marks <= STACK_MARKS;
+  bool trimmed = s->key != 0;
+  for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
+    if (i >= frames) break;
+    bool found = s->found[i];
+    if (!kept && !found && trimmed && skipped < 3) {
+      skipped++;
+      continue;
+    }
+    if (!found) complete = 0;
+    s->stack.address[kept & (FB_MAX_FRAMES - 1)] = s->raw[i];
+    kept++;
+  }
+  s->stack.frames = kept;
+  return complete;
+}
+
+/* Takes in the frames that bpf_get_stack left in scratch->raw. */
+__noinline u32 learn_stack(u32 level, int bytes) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return FB_STACK_LOST;
+  count(FB_COUNTER_stack_walks);
+  if (bytes <= 0) {
+    count(FB_COUNTER_stack_nomem);
+    return FB_STACK_LOST;
+  }
+  u32 frames = (u32)bytes / 8;
+  if (frames > FB_MAX_FRAMES) frames = FB_MAX_FRAMES;
+  index_frames(level, frames);
+  if (s->key) {
+    u32 depth = s->depth;
+    for (u32 from = 0; from < STACK_COPY_BYTES; from += 512) {
+      if (from >= depth) break;
+      scan_words(level, from);
+    }
+  }
+  u32 complete = keep_frames(level, frames);
+  u32 stack = intern_stack(level);
+  if (!complete) {
+    count(FB_COUNTER_stack_uncached);
+    return stack;
+  }
+  /* It takes the first way; what was there moves to the second. */
+  u32 index = (u32)((s->key * 0x9E3779B97F4A7C15ull) >> 40) & (KNOWN_STACKS - 1);
+  struct known_stack* known = bpf_map_lookup_elem(&known_stacks, &index);
+  if (!known) return stack;
+  if (known->key) {
+    u32 other = index ^ 1;
+    struct known_stack* second = bpf_map_lookup_elem(&known_stacks, &other);
+    if (second) bpf_probe_read_kernel(second, sizeof(*second), known);
+  }
+  s->learnt.key = s->key;
+  s->learnt.stack = stack;
+  known->key = 0;
+  bpf_probe_read_kernel(&known->marks, sizeof(*known) - sizeof(known->key), &s->learnt.marks);
+  known->key = s->key;
+  return stack;
+}
+
+/* The number of the current stack. `ctx` is the hook's context. */
+static __always_inline u32 current_stack(void* ctx, struct scratch* s, u32 hook) {
+  u32 level = s->level;
+  /* The context lies in the frame of the tracepoint's trampoline: its address is the depth. */
+  *(volatile u64*)&s->owner = (u64)ctx;
+  u32 stack = known_stack(level, hook);
+  if (stack) return stack;
+  int bytes = bpf_get_stack(ctx, s->raw, sizeof(s->raw), 0);
+  return learn_stack(level, bytes);
+}
+
+#endif /* BPF_STACK_BPF_H_ */
