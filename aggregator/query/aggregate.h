@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What rows add up to. Plain values; each belongs to one thread.
+#ifndef AGGREGATOR_QUERY_AGGREGATE_H_
+#define AGGREGATOR_QUERY_AGGREGATE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/histogram.h"
+#include "common/row_block.h"
+#include "proto/fleetblame/v1/query.pb.h"
+
+namespace fleetblame::aggregator {
+
+// The numbers of Metrics that are plain sums. Operations other than READ and WRITE count into
+// `bytes` only.
+struct Sums {
+  uint64_t ios = 0;
+  uint64_t bytes = 0;
+  uint64_t read_bytes = 0;
+  uint64_t written_bytes = 0;
+  uint64_t wait_ns = 0;
+  uint64_t io_ns = 0;
+  uint64_t errors = 0;
+  uint64_t requeues = 0;
+
+  void Add(const BlockRow& row) {
+    ios += row.ios;
+    bytes += row.bytes;
+    if (row.operation == v1::OPERATION_READ) read_bytes += row.bytes;
+    if (row.operation == v1::OPERATION_WRITE) written_bytes += row.bytes;
+    wait_ns += row.wait_ns;
+    io_ns += row.io_ns;
+    errors += row.errors;
+    requeues += row.requeues;
+  }
+  void Merge(const Sums& other);
+  void Store(v1::Metrics* out) const;
+  uint64_t Value(v1::OrderBy order) const;
+};
+
+// Counts in one array from the lowest to the highest bucket in use: adding to it costs a tenth of
+// adding to a sparse histogram, and thousands of them still fit.
+class DenseHistogram {
+ public:
+  void Add(const SparseHistogram& other) {
+    for (const auto& [bucket, count] : other.entries()) {
+      size_t at = static_cast<size_t>(bucket) - base_;
+      if (at >= counts_.size()) {
+        Grow(bucket);
+        at = static_cast<size_t>(bucket) - base_;
+      }
+      counts_[at] += count;
+    }
+  }
+  void Merge(const DenseHistogram& other);
+  void Store(v1::Histogram* out) const;
+
+ private:
+  void Grow(size_t bucket);
+
+  size_t base_ = 0;
+  std::vector<uint64_t> counts_;
+};
+
+struct Aggregate {
+  Sums sums;
+  DenseHistogram wait;
+  DenseHistogram io;
+
+  // With the row's histograms as far as the reader filled them.
+  void Add(const BlockRow& row) {
+    sums.Add(row);
+    wait.Add(row.wait);
+    io.Add(row.io);
+  }
+  void Merge(const Aggregate& other);
+  void Store(v1::Metrics* out) const;
+};
+
+}  // namespace fleetblame::aggregator
+
+#endif  // AGGREGATOR_QUERY_AGGREGATE_H_

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "aggregator/query/scan.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace fleetblame::aggregator {
+namespace {
+
+// Shards are smaller than a fair share, so that a slow one does not keep the others waiting.
+constexpr size_t kShardsPerWorker = 8;
+constexpr size_t kMinHostsPerShard = 4;
+
+// An estimate of what a decoded block occupies.
+uint64_t BlockBytes(const v1::RowBlock& rows) {
+  return static_cast<uint64_t>(rows.op_confidence_size()) * 68 +
+         static_cast<uint64_t>(rows.wait_bucket_delta_size() + rows.io_bucket_delta_size()) * 12;
+}
+
+bool ChargeBlock(QueryContext* context, const ScannedBlock& block) {
+  return context->Charge(static_cast<uint64_t>(block.rows->op_confidence_size()),
+                         BlockBytes(*block.rows));
+}
+
+absl::StatusOr<ScanFacts> ScanByHost(const ScanEnv& env, const ScanPlan& plan,
+                                     const std::vector<BlockWorker*>& workers) {
+  const std::vector<HostNumber>& numbers =
+      plan.only_hosts.empty() ? env.hosts->numbers() : plan.only_hosts;
+  const size_t per_shard =
+      std::max(kMinHostsPerShard, numbers.size() / (workers.size() * kShardsPerWorker) + 1);
+  const size_t shards = (numbers.size() + per_shard - 1) / per_shard;
+  std::vector<ScanFacts> facts(workers.size());
+  std::atomic<bool> stop{false};
+  const bool parallel = workers.size() >= static_cast<size_t>(ScanWorkers(env.helpers));
+  ParallelFor(parallel ? env.helpers : nullptr, shards, [&](size_t shard, int worker) {
+    if (stop.load(std::memory_order_relaxed)) return;
+    size_t begin = shard * per_shard;
+    size_t count = std::min(per_shard, numbers.size() - begin);
+    std::span<const HostNumber> part(numbers.data() + begin, count);
+    ScanFacts& mine = facts[static_cast<size_t>(worker)];
+    HostNumber last = 0;
+    absl::Status status = env.view->ScanHosts(part, plan.range, [&](const ScannedBlock& block) {
+      if (stop.load(std::memory_order_relaxed)) return false;
+      if (!ChargeBlock(env.context, block)) return false;
+      mine.See(block);
+      if (block.host != last) {
+        ++mine.hosts_with_data;
+        last = block.host;
+      }
+      if (workers[static_cast<size_t>(worker)]->OnBlock(block)) return true;
+      stop.store(true, std::memory_order_relaxed);
+      return false;
+    });
+    if (!status.ok()) env.context->Fail(status);
+  });
+  if (absl::Status s = env.context->status(); !s.ok()) return s;
+  ScanFacts all;
+  for (const ScanFacts& f : facts) all.Merge(f);
+  return all;
+}
+
+// How many hosts have any data at all: the first block of each tells.
+uint32_t CountHostsWithData(const ScanEnv& env, const ScanPlan& plan) {
+  std::atomic<uint32_t> count{0};
+  const std::vector<HostNumber>& numbers = env.hosts->numbers();
+  ParallelFor(env.helpers, numbers.size(), [&](size_t i, int) {
+    if (!env.context->KeepGoing()) return;
+    bool any = false;
+    absl::Status status =
+        env.view->ScanHosts({&numbers[i], 1}, plan.range, [&any](const ScannedBlock&) {
+          any = true;
+          return false;
+        });
+    if (!status.ok()) env.context->Fail(status);
+    if (any) count.fetch_add(1, std::memory_order_relaxed);
+  });
+  return count.load();
+}
+
+absl::StatusOr<ScanFacts> ScanWhole(const ScanEnv& env, const ScanPlan& plan, BlockWorker* worker) {
+  ScanFacts facts;
+  const bool fleet = plan.source == ScanPlan::Source::kFleet;
+  auto sink = [&](const ScannedBlock& block) {
+    if (!ChargeBlock(env.context, block)) return false;
+    if (!fleet && !env.hosts->Contains(block.host)) return true;
+    facts.See(block);
+    return worker->OnBlock(block);
+  };
+  absl::Status status = fleet ? env.view->ScanFleet(plan.range, sink)
+                              : env.view->ScanIntents(plan.intents, plan.range, sink);
+  if (!status.ok()) env.context->Fail(status);
+  if (env.context->status().ok()) facts.hosts_with_data = CountHostsWithData(env, plan);
+  if (absl::Status s = env.context->status(); !s.ok()) return s;
+  return facts;
+}
+
+}  // namespace
+
+void ScanFacts::See(const ScannedBlock& block) {
+  ++blocks;
+  start_unix_ns = std::min(start_unix_ns, block.start_unix_ns);
+  end_unix_ns = std::max(end_unix_ns, block.end_unix_ns);
+  uint64_t length = block.end_unix_ns - block.start_unix_ns;
+  if (finest_ns == 0 || length < finest_ns) finest_ns = length;
+  if (block.level == Level::kRaw) longest_raw_ns = std::max(longest_raw_ns, length);
+}
+
+void ScanFacts::Merge(const ScanFacts& other) {
+  blocks += other.blocks;
+  start_unix_ns = std::min(start_unix_ns, other.start_unix_ns);
+  end_unix_ns = std::max(end_unix_ns, other.end_unix_ns);
+  if (finest_ns == 0 || (other.finest_ns != 0 && other.finest_ns < finest_ns)) {
+    finest_ns = other.finest_ns;
+  }
+  longest_raw_ns = std::max(longest_raw_ns, other.longest_raw_ns);
+  hosts_with_data += other.hosts_with_data;
+}
+
+ScanPlan PlanScan(const Grouping& grouping, const RowFilter& filter, const HostSet& hosts,
+                  const ResolvedRange& range) {
+  ScanPlan plan;
+  plan.range.start_unix_ns = range.start_unix_ns;
+  plan.range.end_unix_ns = range.end_unix_ns;
+  if (!filter.intents().empty() && hosts.size() > kIntentScanMinHosts) {
+    plan.source = ScanPlan::Source::kIntents;
+    plan.intents = filter.intents();
+  } else if (hosts.everything() && hosts.size() >= kFleetScanMinHosts &&
+             !grouping.Has(v1::DIMENSION_HOST) && !grouping.Has(v1::DIMENSION_FILE) &&
+             !filter.uses_files()) {
+    plan.source = ScanPlan::Source::kFleet;
+  }
+  return plan;
+}
+
+int ScanWorkers(const TaskPool* helpers) { return helpers == nullptr ? 1 : helpers->threads() + 1; }
+
+absl::StatusOr<ScanFacts> Scan(const ScanEnv& env, const ScanPlan& plan,
+                               const std::vector<BlockWorker*>& workers) {
+  if (!env.context->KeepGoing()) return env.context->status();
+  if (env.hosts->size() == 0) return ScanFacts();
+  if (plan.source == ScanPlan::Source::kHosts) return ScanByHost(env, plan, workers);
+  return ScanWhole(env, plan, workers[0]);
+}
+
+}  // namespace fleetblame::aggregator
