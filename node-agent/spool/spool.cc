@@ -747,6 +747,11 @@ void Spool::MarkSent(uint64_t seq) {
   SaveState();
 }
 
+uint64_t Spool::sent_seq() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.sent_seq;
+}
+
 void Spool::Free(uint64_t durable_seq) {
   absl::MutexLock lock(&mutex_);
   durable_seq = std::min(durable_seq, last_seq_);

@@ -95,6 +95,8 @@ class Spool {
 
   // To be called before `seq` leaves the host.
   void MarkSent(uint64_t seq) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The highest number that may have left the host.
+  uint64_t sent_seq() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Everything up to `durable_seq` is safe elsewhere.
   void Free(uint64_t durable_seq) ABSL_LOCKS_EXCLUDED(mutex_);
