@@ -62,7 +62,8 @@ absl::StatusOr<std::unique_ptr<JobSite>> JobSite::Create(const Job& job) {
   return site;
 }
 
-std::vector<std::string> JobSite::Command(double seconds) const {
+std::vector<std::string> JobSite::Command(double seconds, int iops) const {
+  const int processes = job_.direct ? kDirectProcesses : kBufferedProcesses;
   std::vector<std::string> command = {"fio",
                                       absl::StrCat("--name=", job_.name),
                                       absl::StrCat("--rw=", job_.pattern),
@@ -78,19 +79,20 @@ std::vector<std::string> JobSite::Command(double seconds) const {
   if (job_.direct) {
     command.insert(command.end(),
                    {absl::StrCat("--filename=", disk_->path()), "--direct=1", "--ioengine=libaio",
-                    "--iodepth=4", absl::StrCat("--numjobs=", kDirectProcesses),
+                    "--iodepth=4", absl::StrCat("--numjobs=", processes),
                     absl::StrCat("--offset_increment=", kBytesPerProcess)});
   } else {
     command.insert(command.end(),
                    {absl::StrCat("--directory=", filesystem_->mount_point()), "--direct=0",
-                    "--ioengine=psync", absl::StrCat("--numjobs=", kBufferedProcesses),
+                    "--ioengine=psync", absl::StrCat("--numjobs=", processes),
                     absl::StrCat("--fsync=", kWritesPerFsync), "--overwrite=1"});
   }
+  if (iops > 0) command.push_back(absl::StrCat("--rate_iops=", iops / processes));
   return command;
 }
 
 absl::Status JobSite::WriteAllData() {
-  std::vector<std::string> command = Command(0);
+  std::vector<std::string> command = Command(0, 0);
   for (std::string& word : command) {
     if (word.rfind("--rw=", 0) == 0) word = "--rw=write";
     if (word.rfind("--bs=", 0) == 0) word = "--bs=1m";
@@ -100,8 +102,8 @@ absl::Status JobSite::WriteAllData() {
   return RunCommand(command).status();
 }
 
-absl::StatusOr<JobResult> JobSite::Run(double seconds) {
-  auto child = ChildProcess::Start(Command(seconds), ChildProcess::Output::kCapture);
+absl::StatusOr<JobResult> JobSite::Run(double seconds, int iops) {
+  auto child = ChildProcess::Start(Command(seconds, iops), ChildProcess::Output::kCapture);
   if (!child.ok()) return child.status();
   auto ended = (*child)->Wait();
   if (!ended.ok()) return ended.status();

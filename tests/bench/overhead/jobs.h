@@ -43,15 +43,15 @@ class JobSite {
 
   const std::string& disk() const { return disk_->name(); }
 
-  // One run of about `seconds`.
-  absl::StatusOr<JobResult> Run(double seconds);
+  // One run of about `seconds`, as fast as it goes or at `iops` IOs a second (0 = no limit).
+  absl::StatusOr<JobResult> Run(double seconds, int iops = 0);
 
   // Lets what the last run left behind come to an end.
   absl::Status Settle();
 
  private:
   explicit JobSite(Job job) : job_(std::move(job)) {}
-  std::vector<std::string> Command(double seconds) const;
+  std::vector<std::string> Command(double seconds, int iops) const;
   absl::Status WriteAllData();
 
   Job job_;

@@ -112,6 +112,8 @@ class Program : public Observer {
     return Observation();
   }
 
+  pid_t pid() const override { return child_ == nullptr ? getpid() : child_->pid(); }
+
   uint64_t ChildCpuNs() const override {
     clockid_t clock;
     timespec t{};

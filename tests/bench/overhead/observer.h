@@ -7,6 +7,9 @@
 #ifndef TESTS_BENCH_OVERHEAD_OBSERVER_H_
 #define TESTS_BENCH_OVERHEAD_OBSERVER_H_
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,6 +39,8 @@ class Observer {
   virtual absl::StatusOr<Observation> Stop() = 0;
   // CPU time so far of the observer's own process; 0 for what runs in this one.
   virtual uint64_t ChildCpuNs() const { return 0; }
+  // The process that observes: this one, or a child.
+  virtual pid_t pid() const { return getpid(); }
 };
 
 std::unique_ptr<Observer> NoObserver();

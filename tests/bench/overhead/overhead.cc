@@ -27,6 +27,7 @@
 #include "node-agent/tracer/bpf/bpf_tracer.h"
 #include "tests/bench/overhead/bpf_programs.h"
 #include "tests/bench/overhead/cpu_meter.h"
+#include "tests/bench/overhead/footprint.h"
 #include "tests/bench/overhead/jobs.h"
 #include "tests/bench/overhead/observer.h"
 #include "tests/bench/overhead/ratios.h"
@@ -43,6 +44,7 @@ struct Options {
   std::string agent;  // command line of the real agent; empty = the tracer in this process
   bool rivals = true;
   bool programs = true;
+  int footprint_iops = 10000;  // 0 = leave it out
 };
 
 // The bars, as ratios to nothing attached.
@@ -50,6 +52,8 @@ constexpr double kDirectCpuBar = 1.08;
 constexpr double kDirectThroughputBar = 0.95;
 constexpr double kBufferedCpuBar = 1.12;
 constexpr double kBufferedThroughputBar = 0.92;
+constexpr double kCoreShareBar = 0.02;
+constexpr uint64_t kResidentBar = uint64_t{64} << 20;
 
 struct Run {
   double busy_ns_per_io = 0;
@@ -327,6 +331,23 @@ nlohmann::json ToJson(const JobReport& report) {
   return json;
 }
 
+absl::StatusOr<Footprint> RunFootprint(const Options& options) {
+  const Job job = AllJobs().back();
+  auto site = JobSite::Create(job);
+  if (!site.ok()) return site.status();
+  auto ours = OurObserver(options);
+  return MeasureFootprint(site->get(), ours.get(), options.footprint_iops, 10);
+}
+
+void PrintFootprint(const Footprint& footprint, const Options& options) {
+  std::printf(
+      "%s at %.0f IO/s: %.2f %% of one core (bar 2 %%: %s), %.1f MiB resident (bar 64: %s)\n",
+      options.agent.empty() ? "tracer alone, in this process," : "agent", footprint.iops,
+      100 * footprint.core_share, footprint.core_share <= kCoreShareBar ? "met" : "MISSED",
+      footprint.resident_bytes / 1048576.0,
+      footprint.resident_bytes <= kResidentBar ? "met" : "MISSED");
+}
+
 int Main(const Options& options) {
   if (const std::string why = ScratchDisksUnavailable(); !why.empty()) {
     std::fprintf(stderr, "overhead: cannot make scratch disks: %s\n", why.c_str());
@@ -357,6 +378,21 @@ int Main(const Options& options) {
       PrintTable(*report);
     }
   }
+  if (options.footprint_iops > 0) {
+    auto footprint = RunFootprint(options);
+    if (!footprint.ok()) {
+      std::fprintf(stderr, "overhead: footprint: %s\n", footprint.status().ToString().c_str());
+      return 1;
+    }
+    if (options.output == "json") {
+      all.push_back({{"job", "footprint"},
+                     {"iops", footprint->iops},
+                     {"core_share", footprint->core_share},
+                     {"resident_bytes", footprint->resident_bytes}});
+    } else {
+      PrintFootprint(*footprint, options);
+    }
+  }
   if (options.output == "json") std::printf("%s\n", all.dump(2).c_str());
   return 0;
 }
@@ -380,6 +416,9 @@ int main(int argc, char** argv) {
   app.add_option("--agent", options.agent,
                  "command line of an agent to run instead of the tracer in this process; {disk} in "
                  "it stands for the disk's name");
+  app.add_option("--footprint-iops", options.footprint_iops,
+                 "rate at which the observer's own CPU time and memory are measured; 0 = not")
+      ->check(CLI::Range(0, 1000000));
   app.add_flag("!--no-rivals", options.rivals, "leave out the tools shown beside ours");
   app.add_flag("!--no-programs", options.programs, "leave out the run that counts BPF programs");
   CLI11_PARSE(app, argc, argv);
