@@ -13,6 +13,7 @@
 namespace fleetblame::aggregator {
 namespace {
 
+constexpr uint64_t kRestartMargin = 1'000'000;  // one second
 constexpr size_t kMaxSets = 1000;
 constexpr size_t kMaxNameBytes = 64;
 constexpr int kMaxPatterns = 256;
@@ -70,7 +71,9 @@ absl::StatusOr<std::unique_ptr<DirectiveBook>> DirectiveBook::Open(Store* store,
     std::string name = set.name();
     book->sets_.insert_or_assign(std::move(name), Entry{std::move(set), *std::move(selector)});
   }
+  // The last process may have given out numbers a little ahead of the clock that it did not store.
   book->NextRevision();
+  book->revision_ += kRestartMargin;
   return book;
 }
 

@@ -2,6 +2,7 @@
 #include "aggregator/ingest/agent_session.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/random/random.h"
@@ -41,6 +42,13 @@ bool ParseMessage(const grpc::ByteBuffer& bytes, v1::AgentMessage* message) {
   grpc::ByteBuffer copy(bytes);  // shares the slices; the reader wants it mutable
   grpc::ProtoBufferReader reader(&copy);
   return reader.status().ok() && message->ParseFromZeroCopyStream(&reader);
+}
+
+// Aggregator minus host; 0 when the host did not say. A senseless clock is just very far away.
+int64_t SkewNs(absl::Time now, uint64_t host_unix_ns) {
+  if (host_unix_ns == 0) return 0;
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  return absl::ToUnixNanos(now) - static_cast<int64_t>(std::min(host_unix_ns, kMax));
 }
 
 uint64_t CountNeeds(const v1::Need& need) {
@@ -240,20 +248,20 @@ void AgentSession::Register(const v1::Hello& hello) {
   host.agent_version = hello.agent_version();
   host.tracer = hello.tracer();
   host.last_seen_unix_ns = absl::ToUnixNanos(now);
-  host.clock_skew_ns = absl::ToUnixNanos(now) - static_cast<int64_t>(hello.realtime_unix_ns());
+  host.clock_skew_ns = SkewNs(now, hello.realtime_unix_ns());
   absl::Duration skew = absl::Nanoseconds(host.clock_skew_ns);
   if (absl::AbsDuration(skew) >= kSkewWorthTelling) {
     context_.metrics->skewed_hellos.Increment();
-    LogWarning("the clock of a host differs from this one's; its data are placed by its own clock",
-               {{"host_id", host.host_id}, {"aggregator_minus_host", skew}});
+    LogWarning(
+        "the clock of a host differs from the aggregator; its data keep the time of the host",
+        {{"host_id", host.host_id}, {"aggregator_minus_host", skew}});
   }
 
   absl::StatusOr<HostDirectory::Registered> registered =
       context_.hosts->Register(std::move(host), now);
-  absl::StatusOr<uint64_t> durable_seq = registered.status();
-  if (registered.ok()) {
-    durable_seq = context_.store->DurableSeq(registered->host.number, hello.spool_epoch());
-  }
+  absl::StatusOr<uint64_t> durable_seq =
+      registered.ok() ? context_.store->DurableSeq(registered->host.number, hello.spool_epoch())
+                      : absl::StatusOr<uint64_t>(registered.status());
   if (!durable_seq.ok()) {
     context_.metrics->refused_store.Increment();
     bool full = absl::IsResourceExhausted(durable_seq.status());

@@ -177,15 +177,14 @@ void Committer::SetHealth(bool healthy, const absl::Status& error) {
   }
   if (!healthy && absl::Now() - last_error_log_ >= kErrorLogInterval) {
     last_error_log_ = absl::Now();
+    failure_logged_ = true;
     LogError("the store cannot write; agents keep their data and are told to retry",
              {{"error", error}});
   }
   if (!changed) return;
   metrics_->store_writable.Set(healthy ? 1 : 0);
-  if (healthy) {
-    last_error_log_ = absl::InfinitePast();
-    LogInfo("the store writes again");
-  }
+  if (healthy && failure_logged_) LogInfo("the store writes again");
+  if (healthy) failure_logged_ = false;
   if (on_health_) on_health_(healthy);
 }
 

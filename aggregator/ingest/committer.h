@@ -102,7 +102,10 @@ class Committer {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool healthy_ ABSL_GUARDED_BY(mu_) = true;
 
-  absl::Time last_error_log_ = absl::InfinitePast();  // committer's thread only
+  // Committer's thread only.
+  absl::Time last_error_log_ = absl::InfinitePast();
+  bool failure_logged_ = false;
+
   std::thread thread_;
 };
 
