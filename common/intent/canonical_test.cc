@@ -190,6 +190,29 @@ TEST(Canonicalize, NothingStaysNothing) {
   EXPECT_THAT(Canonical({"bpf_trace_run2"}), IsEmpty());
 }
 
+// Stacks as Debian's 6.1 and a 6.18 kernel print them, for the same causes.
+TEST(Canonicalize, RealStacksOfTwoKernels) {
+  EXPECT_THAT(
+      Canonical({"trace_event_raw_event_writeback_folio_template", "__folio_mark_dirty",
+                 "mark_buffer_dirty", "__block_commit_write.constprop.0.isra.0",
+                 "generic_write_end", "generic_perform_write", "ext4_buffered_write_iter",
+                 "vfs_write", "ksys_write", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"}),
+      ElementsAre("__folio_mark_dirty", "mark_buffer_dirty", "__block_commit_write",
+                  "generic_write_end", "generic_perform_write", "ext4_buffered_write_iter",
+                  "vfs_write", "sys_write"));
+  EXPECT_THAT(
+      Canonical({"jbd2_journal_commit_transaction", "kjournald2", "kthread", "ret_from_fork"}),
+      Canonical({"jbd2_journal_commit_transaction", "kjournald2", "kthread", "ret_from_fork",
+                 "ret_from_fork_asm"}));
+  EXPECT_THAT(Canonical({"iterate_supers", "ksys_sync", "__do_sys_sync", "do_syscall_64",
+                         "entry_SYSCALL_64_after_hwframe"}),
+              ElementsAre("iterate_supers", "sys_sync"));
+  EXPECT_THAT(
+      Canonical({"ext4_page_mkwrite", "handle_mm_fault", "do_user_addr_fault", "exc_page_fault",
+                 "asm_exc_page_fault"}),
+      Canonical({"ext4_page_mkwrite", "handle_mm_fault", "exc_page_fault", "asm_exc_page_fault"}));
+}
+
 // Applying the rules to their own result changes nothing: whoever stores canonical frames may
 // canonicalise them again.
 TEST(Canonicalize, IsIdempotent) {

@@ -179,6 +179,7 @@ const absl::flat_hash_map<absl::string_view, FrameKind>& PathNames() {
       {"do_int80_emulation", kEntry},
       {"int80_emulation", kEntry},
       {"asm_int80_emulation", kEntry},
+      {"xen_asm_int80_emulation", kEntry},
       // arm64, riscv, s390.
       {"invoke_syscall", kEntry},
       {"__invoke_syscall", kEntry},
@@ -205,6 +206,7 @@ const absl::flat_hash_map<absl::string_view, FrameKind>& PathNames() {
       {"async_page_fault", kPageFault},
       {"do_async_page_fault", kPageFault},
       {"asm_exc_page_fault", kPageFault},
+      {"xen_asm_exc_page_fault", kPageFault},
       {"exc_page_fault", kPageFault},
       {"handle_page_fault", kPageFault},
       {"do_page_fault", kPageFault},
@@ -302,7 +304,7 @@ ClassifiedFrame ClassifyFrame(const SymbolizedFrame& frame) {
     return c;
   }
   if (name.starts_with("entry_SYSCALL") || name.starts_with("entry_SYSENTER") ||
-      name.starts_with("entry_INT80")) {
+      name.starts_with("entry_INT80") || name.starts_with("xen_entry_SYS")) {
     c.kind = FrameKind::kEntry;
     return c;
   }
