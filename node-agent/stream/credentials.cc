@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/absl_view.h"
@@ -53,36 +54,48 @@ std::shared_ptr<grpc::ChannelCredentials> MakeCredentials(const TlsConfig& confi
 
 std::string ExplainConnectionError(const TlsConfig& config, const std::string& address,
                                    std::string_view grpc_message) {
-  const absl::string_view message = ToAbsl(grpc_message);
+  const std::string message = absl::AsciiStrToLower(ToAbsl(grpc_message));
+  struct Known {
+    const char* text;  // in lower case
+    const char* hint;
+  };
+  constexpr Known kKnown[] = {
+      {"certificate verify failed",
+       "the aggregator's certificate is not signed by the authority in --tls-ca"},
+      {"certificate_verify_failed",
+       "the aggregator's certificate is not signed by the authority in --tls-ca"},
+      {"is not in peer certificate",
+       "the aggregator's certificate does not name this host; connect to a name in it or give "
+       "--tls-server-name"},
+      {"hostname verification",
+       "the aggregator's certificate does not name this host; connect to a name in it or give "
+       "--tls-server-name"},
+      {"wrong version number",
+       "the aggregator does not speak TLS there; leave --tls-ca away or use its TLS port"},
+      {"wrong_version_number",
+       "the aggregator does not speak TLS there; leave --tls-ca away or use its TLS port"},
+      {"certificate required", "the aggregator asks for a certificate; give --tls-cert and --tls-key"},
+      {"bad certificate",
+       "the aggregator does not accept this agent's certificate; check --tls-cert and --tls-key"},
+      {"unknown ca",
+       "the aggregator does not accept this agent's certificate; check --tls-cert and --tls-key"},
+      {"handshak", "the TLS handshake failed; check --tls-ca, --tls-cert and --tls-key"},
+      {"connection refused", "nothing listens there"},
+      {"dns resolution failed", "the name cannot be resolved"},
+      {"name resolution", "the name cannot be resolved"},
+  };
   std::string hint;
-  if (absl::StrContainsIgnoreCase(message, "certificate verify failed") ||
-      absl::StrContains(message, "CERTIFICATE_VERIFY_FAILED")) {
-    hint = "the aggregator's certificate is not signed by the authority in --tls-ca";
-  } else if (absl::StrContains(message, "is not in peer certificate") ||
-             absl::StrContains(message, "Hostname Verification")) {
-    hint =
-        "the aggregator's certificate does not name this host; connect to a name in it or give "
-        "--tls-server-name";
-  } else if (absl::StrContainsIgnoreCase(message, "wrong version number") ||
-             absl::StrContains(message, "WRONG_VERSION_NUMBER")) {
-    hint = "the aggregator does not speak TLS there; leave --tls-ca away or use its TLS port";
-  } else if (absl::StrContainsIgnoreCase(message, "certificate required") ||
-             absl::StrContainsIgnoreCase(message, "bad certificate") ||
-             absl::StrContainsIgnoreCase(message, "unknown ca")) {
-    hint = "the aggregator does not accept this agent's certificate; check --tls-cert and --tls-key";
-  } else if (absl::StrContainsIgnoreCase(message, "handshak")) {
-    hint = "the TLS handshake failed; check --tls-ca, --tls-cert and --tls-key";
-  } else if (absl::StrContainsIgnoreCase(message, "connection refused")) {
-    hint = "nothing listens there";
-  } else if (absl::StrContainsIgnoreCase(message, "DNS resolution failed") ||
-             absl::StrContainsIgnoreCase(message, "name resolution")) {
-    hint = "the name cannot be resolved";
-  } else if (!config.enabled() && (absl::StrContainsIgnoreCase(message, "socket closed") ||
-                                   absl::StrContainsIgnoreCase(message, "connection reset"))) {
+  for (const Known& known : kKnown) {
+    if (!absl::StrContains(message, known.text)) continue;
+    hint = known.hint;
+    break;
+  }
+  if (hint.empty() && !config.enabled() &&
+      (absl::StrContains(message, "socket closed") || absl::StrContains(message, "reset"))) {
     hint = "the connection was closed at once; if the aggregator speaks TLS, give --tls-ca";
   }
-  if (hint.empty()) return absl::StrCat(address, ": ", message);
-  return absl::StrCat(address, ": ", hint, " (", message, ")");
+  if (hint.empty()) return absl::StrCat(address, ": ", ToAbsl(grpc_message));
+  return absl::StrCat(address, ": ", hint, " (", ToAbsl(grpc_message), ")");
 }
 
 }  // namespace fleetblame::agent
