@@ -1,0 +1,803 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node-agent/tracer/bpf/bpf_tracer.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "bpf/fleetblame_abi.h"
+// The skeleton uses the types above.
+#include "bpf/fleetblame_bpf.skel.h"
+#include "node-agent/tracer/bpf/cgroup_paths.h"
+#include "node-agent/tracer/bpf/disks.h"
+#include "node-agent/tracer/bpf/file_path.h"
+#include "node-agent/tracer/bpf/host_info.h"
+#include "node-agent/tracer/bpf/kernel_btf.h"
+#include "node-agent/tracer/bpf/loader.h"
+#include "node-agent/tracer/bpf/map_io.h"
+#include "node-agent/tracer/bpf/rwbs.h"
+
+namespace fleetblame::agent {
+namespace {
+
+constexpr uint32_t kRowBatch = 64;
+constexpr uint32_t kSweepBatch = 512;
+constexpr size_t kSweepStep = 16384;
+constexpr absl::Duration kTracePause = absl::Milliseconds(10);
+
+uint64_t BootNow() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+uint32_t KernelDevice(DeviceNumber number) { return number.major << 20 | number.minor; }
+DeviceNumber FromKernelDevice(uint32_t dev) { return {dev >> 20, dev & 0xfffff}; }
+
+// Which of /sys/block/*/stat's directions an operation counts in; unspecified = in none.
+Operation DirectionOf(uint8_t op) {
+  switch (op) {
+    case FB_OP_READ:
+      return Operation::kRead;
+    case FB_OP_WRITE:
+    case FB_OP_WRITE_ZEROES:
+    case FB_OP_SECURE_ERASE:
+      return Operation::kWrite;
+    case FB_OP_DISCARD:
+      return Operation::kDiscard;
+    default:
+      return Operation::kUnspecified;
+  }
+}
+
+uint32_t Index(uint32_t id) { return id & FB_ID_INDEX_MASK; }
+// The next id for the same place.
+uint32_t NextGeneration(uint32_t id) { return id + (1u << FB_ID_INDEX_BITS); }
+
+struct WatchedDisk {
+  std::string name;
+  uint32_t index = 0;  // into the kernel's lost table
+  DiskStat seen;       // at the end of the last window
+};
+
+class BpfTracer final : public Tracer {
+ public:
+  BpfTracer(const BpfTracerOptions& options, std::unique_ptr<LoadedPrograms> programs,
+            CgroupPaths cgroups)
+      : options_(options),
+        programs_(std::move(programs)),
+        skeleton_(programs_->skeleton()),
+        cgroups_(std::move(cgroups)),
+        counters_seen_(FB_COUNTER_COUNT, 0),
+        lost_seen_(FB_MAX_DEVICES * FB_OP_COUNT) {}
+
+  ~BpfTracer() override {
+    if (ring_ != nullptr) ring_buffer__free(ring_);
+    if (fence_ >= 0) close(fence_);
+    if (fence_inner_ >= 0) close(fence_inner_);
+  }
+
+  absl::Status Start(const KernelBtf& kernel);
+
+  const TracerInfo& info() const override { return info_; }
+  absl::Status SetDevices(const DeviceSelection& selection) override;
+  absl::StatusOr<Snapshot> Collect() override;
+  absl::Status SetTrace(bool on) override;
+  absl::Status PollTrace(absl::Duration timeout, const std::function<void(const TraceRecord&)>& sink,
+                         uint64_t* dropped) override;
+  absl::StatusOr<std::unique_ptr<std::istream>> OpenKallsyms() override { return OpenSymbols(); }
+  uint64_t SymbolGeneration() override { return SymbolTableGeneration(); }
+
+ private:
+  struct RawRow {
+    fb_row_key key;
+    fb_row row;
+  };
+
+  absl::Status FillFreeIds(bpf_map* map, uint32_t first, uint32_t entries);
+  absl::Status MakeFence();
+  void Fence();
+  absl::Status Watch(const std::vector<Disk>& disks);
+  void RescanDisks();
+  absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
+  std::vector<fb_lost> ReadLost();
+  absl::Status DrainRows(int fd, Snapshot* snapshot);
+  void AddLostRows(Snapshot* snapshot);
+  void AddBooks(Snapshot* snapshot);
+  void AddCounters(Snapshot* snapshot);
+  void AddDefinitions(Snapshot* snapshot);
+  void DefineStack(uint32_t id, Snapshot* snapshot);
+  void DefineActor(uint32_t id, Snapshot* snapshot);
+  void DefineFile(uint32_t id, Snapshot* snapshot);
+  Row MakeRow(const fb_row_key& key, const fb_row& row);
+  void Sweep();
+  void SweepPages();
+  void SweepInodes();
+  void SweepBios();
+  void SweepActs();
+  uint64_t ReadCounter(uint32_t which);
+  static int TakeTrace(void* context, void* data, size_t size);
+
+  const BpfTracerOptions options_;
+  std::unique_ptr<LoadedPrograms> programs_;
+  fleetblame_bpf* const skeleton_;
+  CgroupPaths cgroups_;
+  MountTable mounts_;
+  TracerInfo info_;
+
+  DeviceSelection selection_;
+  std::map<DeviceNumber, WatchedDisk> watched_;
+  std::map<uint32_t, uint32_t> device_index_;  // kernel dev_t -> index, never reused
+  int fence_ = -1;
+  int fence_inner_ = -1;
+  uint64_t window_start_ns_ = 0;
+  uint32_t window_ = 1;
+
+  std::vector<uint64_t> counters_seen_;
+  std::vector<fb_lost> lost_seen_;
+  uint64_t missed_seen_ = 0;
+  uint64_t expired_bios_ = 0;
+
+  // What Snapshots have defined: the id (or key) that is known for each index.
+  std::vector<bool> stacks_defined_;
+  std::vector<uint32_t> actors_defined_;
+  std::vector<fb_inode_key> files_defined_;
+  std::vector<bool> files_have_definition_;
+  // Ids in rows of this window, and those that trace records named.
+  std::set<uint32_t> wanted_stacks_;
+  std::set<uint32_t> wanted_actors_;
+  std::set<uint32_t> wanted_files_;
+
+  MapCursor pages_cursor_;
+  MapCursor inodes_cursor_;
+  uint64_t last_bio_sweep_ns_ = 0;
+  uint64_t last_act_sweep_ns_ = 0;
+
+  ring_buffer* ring_ = nullptr;
+  const std::function<void(const TraceRecord&)>* sink_ = nullptr;
+  uint64_t taken_ = 0;
+  uint64_t trace_dropped_seen_ = 0;
+  std::mutex trace_wanted_mutex_;
+  std::set<uint32_t> trace_stacks_;
+  std::set<uint32_t> trace_actors_;
+  std::set<uint32_t> trace_files_;
+};
+
+absl::Status BpfTracer::FillFreeIds(bpf_map* map, uint32_t first, uint32_t entries) {
+  int fd = bpf_map__fd(map);
+  for (uint32_t id = first; id < entries; ++id) {
+    if (bpf_map_update_elem(fd, nullptr, &id, BPF_ANY) != 0) {
+      return absl::InternalError(
+          absl::StrCat("fill ", bpf_map__name(map), ": ", std::strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Replacing an element of a map of maps makes the kernel wait until every program that might still
+// use the old one has ended: with that, every program that saw the old row table.
+absl::Status BpfTracer::MakeFence() {
+  fence_inner_ = bpf_map_create(BPF_MAP_TYPE_ARRAY, "fb_fence_in", 4, 4, 1, nullptr);
+  if (fence_inner_ < 0) {
+    return absl::InternalError(absl::StrCat("make a map: ", std::strerror(errno)));
+  }
+  LIBBPF_OPTS(bpf_map_create_opts, opts, .inner_map_fd = static_cast<uint32_t>(fence_inner_));
+  fence_ = bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "fb_fence", 4, 4, 1, &opts);
+  if (fence_ < 0) {
+    return absl::InternalError(absl::StrCat("make a map of maps: ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+void BpfTracer::Fence() {
+  uint32_t zero = 0;
+  bpf_map_update_elem(fence_, &zero, &fence_inner_, BPF_ANY);
+}
+
+absl::Status BpfTracer::Start(const KernelBtf& kernel) {
+  absl::Status status = FillFreeIds(skeleton_->maps.free_stacks, FB_STACK_FIRST, options_.max_stacks);
+  if (status.ok()) status = FillFreeIds(skeleton_->maps.free_actors, 1, options_.max_actors);
+  if (status.ok()) status = FillFreeIds(skeleton_->maps.free_acts, 1, options_.max_acts);
+  if (status.ok()) status = FillFreeIds(skeleton_->maps.free_files, 1, options_.max_inodes);
+  if (status.ok()) status = MakeFence();
+  if (!status.ok()) return status;
+  stacks_defined_.assign(options_.max_stacks, false);
+  actors_defined_.assign(options_.max_actors, 0);
+  files_defined_.assign(options_.max_inodes, fb_inode_key{});
+  files_have_definition_.assign(options_.max_inodes, false);
+
+  info_.kind = "bpf";
+  utsname name{};
+  if (uname(&name) == 0) info_.kernel_release = name.release;
+  info_.vmlinux_build_id = VmlinuxBuildId();
+  info_.reasons = WritebackReasons(kernel.EnumValues("wb_reason"));
+
+  window_start_ns_ = BootNow();
+  skeleton_->data->live.epoch = window_start_ns_ / 1000000000ull;
+  status = programs_->Attach();
+  if (!status.ok()) return status;
+  info_.limitations = programs_->limitations();
+  for (const Disk& disk : ListDisks()) {
+    if (disk.passes_on && DirectoryHasEntries("/sys/block/" + disk.name + "/slaves")) {
+      info_.limitations.push_back(absl::StrCat(
+          "device ", disk.name, " is stacked on other disks: its IO is shown on those."));
+    }
+  }
+  mounts_.Reload();
+  return SetDevices(options_.devices);
+}
+
+std::vector<fb_lost> BpfTracer::ReadLost() {
+  std::vector<fb_lost> cells(FB_MAX_DEVICES * FB_OP_COUNT);
+  int fd = bpf_map__fd(skeleton_->maps.lost);
+  for (const auto& [dev, index] : device_index_) {
+    for (uint32_t op = 0; op < FB_OP_COUNT; ++op) {
+      uint32_t cell = index * FB_OP_COUNT + op;
+      bpf_map_lookup_elem(fd, &cell, &cells[cell]);
+    }
+  }
+  return cells;
+}
+
+// The kernel's counters at a moment in which ours did not move, so that both start together.
+absl::StatusOr<DiskStat> BpfTracer::Baseline(const WatchedDisk& disk) {
+  absl::StatusOr<DiskStat> stat;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    std::vector<fb_lost> before = ReadLost();
+    stat = ReadDiskStat(disk.name);
+    std::vector<fb_lost> after = ReadLost();
+    uint32_t first = disk.index * FB_OP_COUNT;
+    if (std::memcmp(&before[first], &after[first], sizeof(fb_lost) * FB_OP_COUNT) == 0) {
+      std::copy(after.begin() + first, after.begin() + first + FB_OP_COUNT,
+                lost_seen_.begin() + first);
+      break;
+    }
+  }
+  return stat;
+}
+
+absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
+  int fd = bpf_map__fd(skeleton_->maps.devices);
+  std::map<DeviceNumber, WatchedDisk> next;
+  for (const Disk& disk : disks) {
+    auto old = watched_.find(disk.number);
+    if (old != watched_.end() && old->second.name == disk.name) {
+      next[disk.number] = old->second;
+      continue;
+    }
+    uint32_t dev = KernelDevice(disk.number);
+    auto [place, fresh] = device_index_.emplace(dev, device_index_.size());
+    if (place->second >= FB_MAX_DEVICES) {
+      device_index_.erase(place);
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "more than ", FB_MAX_DEVICES, " disks were watched since the start; restart the agent"));
+    }
+    WatchedDisk watched;
+    watched.name = disk.name;
+    watched.index = place->second;
+    fb_device device{.index = watched.index, .watched = 1};
+    if (bpf_map_update_elem(fd, &dev, &device, BPF_ANY) != 0) {
+      return absl::InternalError(absl::StrCat("watch ", disk.name, ": ", std::strerror(errno)));
+    }
+    absl::StatusOr<DiskStat> stat = Baseline(watched);
+    if (!stat.ok()) continue;  // the disk went away
+    watched.seen = *stat;
+    next[disk.number] = watched;
+  }
+  for (const auto& [number, disk] : watched_) {
+    if (next.contains(number)) continue;
+    uint32_t dev = KernelDevice(number);
+    fb_device device{.index = disk.index, .watched = 0};
+    bpf_map_update_elem(fd, &dev, &device, BPF_ANY);
+  }
+  watched_ = std::move(next);
+  return absl::OkStatus();
+}
+
+absl::Status BpfTracer::SetDevices(const DeviceSelection& selection) {
+  absl::StatusOr<std::vector<Disk>> disks = SelectDisks(ListDisks(), selection);
+  if (!disks.ok()) return disks.status();
+  if (absl::Status status = Watch(*disks); !status.ok()) return status;
+  selection_ = selection;
+  return absl::OkStatus();
+}
+
+// Disks come and go. One that was named and is gone is no error: it may come back.
+void BpfTracer::RescanDisks() {
+  std::vector<Disk> all = ListDisks();
+  DeviceSelection selection = selection_;
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    absl::StatusOr<std::vector<Disk>> disks = SelectDisks(all, selection);
+    if (disks.ok()) {
+      Watch(*disks).IgnoreError();
+      return;
+    }
+    // Leave out the patterns that match nothing now.
+    std::vector<std::string> kept;
+    for (const std::string& pattern : selection.patterns) {
+      DeviceSelection one{{pattern}};
+      if (SelectDisks(all, one).ok()) kept.push_back(pattern);
+    }
+    if (kept.empty() || kept.size() == selection.patterns.size()) {
+      Watch({}).IgnoreError();
+      return;
+    }
+    selection.patterns = kept;
+  }
+}
+
+Row BpfTracer::MakeRow(const fb_row_key& key, const fb_row& row) {
+  Row result;
+  result.key.dirtier_stack = key.dirtier_stack;
+  result.key.issuer_stack = key.issuer_stack;
+  result.key.dirtier_actor = Index(key.dirtier_actor);
+  result.key.issuer_actor = Index(key.issuer_actor);
+  result.key.device = FromKernelDevice(key.dev);
+  result.key.file = key.file;
+  result.key.operation = static_cast<Operation>(key.op);
+  result.key.confidence = static_cast<Confidence>(key.confidence);
+  result.key.reason = key.reason < info_.reasons.size() ? key.reason : 0;
+  result.values.ios = row.ios;
+  result.values.bytes = row.bytes;
+  result.values.wait_ns = row.wait_ns;
+  result.values.io_ns = row.io_ns;
+  result.values.errors = row.errors;
+  result.values.requeues = row.requeues;
+  for (int i = 0; i < FB_HIST_BUCKETS; ++i) {
+    if (row.wait[i] != 0) result.values.wait.Add(i, row.wait[i]);
+    if (row.io[i] != 0) result.values.io.Add(i, row.io[i]);
+  }
+  return result;
+}
+
+absl::Status BpfTracer::DrainRows(int fd, Snapshot* snapshot) {
+  std::vector<fb_row_key> keys;
+  std::map<RowKey, size_t> places;
+  absl::Status status = ReadWholeMap<fb_row_key, fb_row>(
+      fd, kRowBatch, [&](const fb_row_key& key, const fb_row& row) {
+        keys.push_back(key);
+        if (!watched_.contains(FromKernelDevice(key.dev))) return;
+        Row made = MakeRow(key, row);
+        auto [place, fresh] = places.emplace(made.key, snapshot->rows.size());
+        if (!fresh) return;  // seen already in this walk
+        wanted_stacks_.insert(key.dirtier_stack);
+        wanted_stacks_.insert(key.issuer_stack);
+        wanted_actors_.insert(key.dirtier_actor);
+        wanted_actors_.insert(key.issuer_actor);
+        wanted_files_.insert(key.file);
+        snapshot->rows.push_back(std::move(made));
+      });
+  if (!status.ok()) return status;
+  for (const fb_row_key& key : keys) bpf_map_delete_elem(fd, &key);
+  return absl::OkStatus();
+}
+
+void BpfTracer::AddLostRows(Snapshot* snapshot) {
+  std::vector<fb_lost> now = ReadLost();
+  for (const auto& [number, disk] : watched_) {
+    for (uint32_t op = 0; op < FB_OP_COUNT; ++op) {
+      uint32_t cell = disk.index * FB_OP_COUNT + op;
+      uint64_t bytes = now[cell].bytes - lost_seen_[cell].bytes;
+      uint64_t ios = now[cell].ios - lost_seen_[cell].ios;
+      lost_seen_[cell] = now[cell];
+      if (bytes == 0 && ios == 0) continue;
+      Row row;
+      row.key.device = number;
+      row.key.operation = static_cast<Operation>(op);
+      row.key.confidence = Confidence::kLost;
+      row.values.bytes = bytes;
+      row.values.ios = ios;
+      auto same = std::find_if(snapshot->rows.begin(), snapshot->rows.end(),
+                               [&](const Row& other) { return other.key == row.key; });
+      if (same != snapshot->rows.end()) {
+        same->values.bytes += bytes;
+        same->values.ios += ios;
+      } else {
+        snapshot->rows.push_back(std::move(row));
+      }
+    }
+  }
+}
+
+void BpfTracer::AddBooks(Snapshot* snapshot) {
+  std::map<std::pair<DeviceNumber, Operation>, Books> books;
+  for (auto& [number, disk] : watched_) {
+    absl::StatusOr<DiskStat> stat = ReadDiskStat(disk.name);
+    if (!stat.ok()) continue;
+    auto enter = [&](Operation direction, uint64_t bytes, uint64_t ios) {
+      Books& entry = books[{number, direction}];
+      entry.kernel_bytes = bytes;
+      entry.kernel_ios = ios;
+    };
+    enter(Operation::kRead, stat->read_bytes - disk.seen.read_bytes,
+          stat->read_ios - disk.seen.read_ios);
+    enter(Operation::kWrite, stat->write_bytes - disk.seen.write_bytes,
+          stat->write_ios - disk.seen.write_ios);
+    enter(Operation::kDiscard, stat->discard_bytes - disk.seen.discard_bytes,
+          stat->discard_ios - disk.seen.discard_ios);
+    disk.seen = *stat;
+  }
+  for (const Row& row : snapshot->rows) {
+    Operation direction = DirectionOf(static_cast<uint8_t>(row.key.operation));
+    if (direction == Operation::kUnspecified) continue;
+    Books& entry = books[{row.key.device, direction}];
+    entry.recorded_ios += row.values.ios;
+    if (row.key.confidence == Confidence::kLost) {
+      entry.lost_bytes += row.values.bytes;
+    } else {
+      entry.recorded_bytes += row.values.bytes;
+    }
+  }
+  for (auto& [key, entry] : books) {
+    entry.device = key.first;
+    entry.direction = key.second;
+    snapshot->books.push_back(entry);
+  }
+}
+
+uint64_t BpfTracer::ReadCounter(uint32_t which) {
+  static const int kCpus = std::max(1, libbpf_num_possible_cpus());
+  std::vector<uint64_t> values(kCpus);
+  if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.counters), &which, values.data()) != 0) {
+    return 0;
+  }
+  uint64_t sum = 0;
+  for (uint64_t value : values) sum += value;
+  return sum;
+}
+
+void BpfTracer::AddCounters(Snapshot* snapshot) {
+  static constexpr const char* kNames[] = {
+#define FB_COUNTER_NAME(name) #name,
+      FB_COUNTERS(FB_COUNTER_NAME)
+#undef FB_COUNTER_NAME
+  };
+  for (uint32_t i = 0; i < FB_COUNTER_COUNT; ++i) {
+    uint64_t now = ReadCounter(i);
+    uint64_t grown = now - counters_seen_[i];
+    counters_seen_[i] = now;
+    if (i == FB_COUNTER_bio_expired) grown += std::exchange(expired_bios_, 0);
+    snapshot->losses[kNames[i]] = grown;
+  }
+  uint64_t missed = programs_->MissedHooks();
+  snapshot->losses["hooks_missed"] = missed - missed_seen_;
+  missed_seen_ = missed;
+}
+
+void BpfTracer::DefineStack(uint32_t id, Snapshot* snapshot) {
+  if (id < FB_STACK_FIRST || id >= stacks_defined_.size() || stacks_defined_[id]) return;
+  fb_stack stack{};
+  if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.stacks), &id, &stack) != 0) return;
+  StackDefinition definition;
+  definition.id = id;
+  definition.addresses.assign(stack.address,
+                              stack.address + std::min<uint32_t>(stack.frames, FB_MAX_FRAMES));
+  stacks_defined_[id] = true;
+  snapshot->stacks.push_back(std::move(definition));
+}
+
+void BpfTracer::DefineActor(uint32_t id, Snapshot* snapshot) {
+  uint32_t index = Index(id);
+  if (index == 0 || index >= actors_defined_.size() || actors_defined_[index] == id) return;
+  fb_actor actor{};
+  if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.actors), &index, &actor) != 0) return;
+  if (actor.id != id) return;
+  ActorDefinition definition;
+  definition.id = index;
+  definition.comm.assign(actor.key.comm, strnlen(actor.key.comm, sizeof(actor.key.comm)));
+  definition.cgroup_id = actor.key.cgroup_id;
+  definition.cgroup_path =
+      cgroups_.Resolve(actor.key.cgroup_id, actor.key.flags & FB_ACTOR_CGROUP_V1);
+  definition.kernel_thread = actor.key.flags & FB_ACTOR_KTHREAD;
+  actors_defined_[index] = id;
+  snapshot->actors.push_back(std::move(definition));
+}
+
+void BpfTracer::DefineFile(uint32_t id, Snapshot* snapshot) {
+  if (id == 0 || id >= files_defined_.size()) return;
+  fb_file file{};
+  if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.files), &id, &file) != 0) return;
+  if (files_have_definition_[id] &&
+      std::memcmp(&files_defined_[id], &file.key, sizeof(file.key)) == 0) {
+    return;
+  }
+  FileDefinition definition;
+  definition.id = id;
+  definition.filesystem = FromKernelDevice(file.key.dev);
+  definition.inode = file.key.ino;
+  definition.generation = file.key.generation;
+  std::string mount = mounts_.MountPoint(definition.filesystem);
+  if (mount.empty()) {
+    mounts_.Reload();
+    mount = mounts_.MountPoint(definition.filesystem);
+  }
+  std::string_view names(file.path, std::min<size_t>(file.path_bytes, sizeof(file.path)));
+  definition.path = BuildPath(names, file.complete, mount);
+  files_defined_[id] = file.key;
+  files_have_definition_[id] = true;
+  snapshot->files.push_back(std::move(definition));
+}
+
+void BpfTracer::AddDefinitions(Snapshot* snapshot) {
+  {
+    std::lock_guard<std::mutex> lock(trace_wanted_mutex_);
+    wanted_stacks_.merge(trace_stacks_);
+    wanted_actors_.merge(trace_actors_);
+    wanted_files_.merge(trace_files_);
+    trace_stacks_.clear();
+    trace_actors_.clear();
+    trace_files_.clear();
+  }
+  cgroups_.NewWindow();
+  for (uint32_t id : wanted_stacks_) DefineStack(id, snapshot);
+  for (uint32_t id : wanted_actors_) DefineActor(id, snapshot);
+  for (uint32_t id : wanted_files_) DefineFile(id, snapshot);
+  wanted_stacks_.clear();
+  wanted_actors_.clear();
+  wanted_files_.clear();
+}
+
+absl::StatusOr<Snapshot> BpfTracer::Collect() {
+  RescanDisks();
+  Snapshot snapshot;
+  snapshot.start_boot_ns = window_start_ns_;
+  fb_live& live = skeleton_->data->live;
+  uint32_t old = live.active;
+  live.window = ++window_;
+  live.files = 0;
+  live.epoch = BootNow() / 1000000000ull;
+  live.active = old ^ 1;
+  Fence();
+  snapshot.end_boot_ns = BootNow();
+  window_start_ns_ = snapshot.end_boot_ns;
+  int fd = bpf_map__fd(old == 0 ? skeleton_->maps.rows0 : skeleton_->maps.rows1);
+  if (absl::Status status = DrainRows(fd, &snapshot); !status.ok()) return status;
+  AddLostRows(&snapshot);
+  AddBooks(&snapshot);
+  AddDefinitions(&snapshot);
+  Sweep();
+  AddCounters(&snapshot);
+  return snapshot;
+}
+
+// --- Reclaim ---
+
+void BpfTracer::Sweep() {
+  SweepPages();
+  SweepInodes();
+  uint64_t now = BootNow();
+  uint64_t pause = absl::ToInt64Nanoseconds(options_.ttl) / 2;
+  if (now - last_bio_sweep_ns_ >= pause) {
+    last_bio_sweep_ns_ = now;
+    SweepBios();
+  }
+  if (now - last_act_sweep_ns_ >= pause) {
+    last_act_sweep_ns_ = now;
+    SweepActs();
+  }
+}
+
+void BpfTracer::SweepPages() {
+  int fd = bpf_map__fd(skeleton_->maps.pages);
+  uint32_t now = BootNow() / 1000000000ull;
+  uint32_t ttl = absl::ToInt64Seconds(options_.ttl);
+  std::vector<fb_page_key> old;
+  bool finished = false;
+  absl::Status status = WalkMap<fb_page_key, fb_page_group>(
+      fd, kSweepBatch, kSweepStep, &pages_cursor_, &finished,
+      [&](const fb_page_key& key, const fb_page_group& group) {
+        if (group.epoch + ttl < now) old.push_back(key);
+      });
+  status.IgnoreError();  // the next sweep starts anew
+  for (const fb_page_key& key : old) bpf_map_delete_elem(fd, &key);
+}
+
+void BpfTracer::SweepInodes() {
+  int fd = bpf_map__fd(skeleton_->maps.inodes);
+  int free_fd = bpf_map__fd(skeleton_->maps.free_files);
+  uint32_t now = BootNow() / 1000000000ull;
+  uint32_t ttl = absl::ToInt64Seconds(options_.ttl);
+  std::vector<std::pair<fb_inode_key, uint32_t>> old;
+  bool finished = false;
+  absl::Status status = WalkMap<fb_inode_key, fb_inode>(
+      fd, kSweepBatch, kSweepStep / 4, &inodes_cursor_, &finished,
+      [&](const fb_inode_key& key, const fb_inode& inode) {
+        if (inode.epoch + ttl < now) old.emplace_back(key, inode.file);
+      });
+  status.IgnoreError();
+  for (const auto& [key, file] : old) {
+    if (bpf_map_delete_elem(fd, &key) != 0) continue;
+    if (file != 0) bpf_map_update_elem(free_fd, nullptr, &file, BPF_ANY);
+  }
+}
+
+// Bios that end without ever becoming a request (an error, a retry without waiting, a stacking
+// driver) leave their entry behind.
+void BpfTracer::SweepBios() {
+  int fd = bpf_map__fd(skeleton_->maps.bios);
+  uint64_t now = BootNow();
+  uint64_t ttl = absl::ToInt64Nanoseconds(options_.ttl);
+  std::vector<std::pair<uint64_t, uint64_t>> old;
+  absl::Status status = ReadWholeMap<uint64_t, fb_origin>(
+      fd, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
+        if (origin.queue_ns + ttl < now) old.emplace_back(key, origin.queue_ns);
+      });
+  status.IgnoreError();
+  for (const auto& [key, queued] : old) {
+    fb_origin origin{};
+    if (bpf_map_lookup_elem(fd, &key, &origin) != 0 || origin.queue_ns != queued) continue;
+    if (bpf_map_delete_elem(fd, &key) == 0) ++expired_bios_;
+  }
+}
+
+// Acts and actors are kept as long as there is room: a page may wait for its IO much longer than
+// any thread lives. Only when a table is more than half full, what was not used for the ttl goes.
+void BpfTracer::SweepActs() {
+  uint32_t now = BootNow() / 1000000000ull;
+  uint32_t ttl = absl::ToInt64Seconds(options_.ttl);
+  int acts = bpf_map__fd(skeleton_->maps.acts);
+  int actors = bpf_map__fd(skeleton_->maps.actors);
+  std::vector<fb_act> idle_acts;
+  std::vector<bool> actor_in_use(options_.max_actors, false);
+  size_t used_acts = 0;
+  absl::Status status = ReadWholeMap<uint32_t, fb_act>(
+      acts, kSweepBatch, [&](const uint32_t&, const fb_act& act) {
+        if (act.id == 0) return;
+        ++used_acts;
+        if (act.epoch + ttl < now) {
+          idle_acts.push_back(act);
+        } else if (Index(act.key.actor) < actor_in_use.size()) {
+          actor_in_use[Index(act.key.actor)] = true;
+        }
+      });
+  if (!status.ok()) return;
+  bool reclaim_acts = used_acts > options_.max_acts / 2;
+  for (fb_act& act : idle_acts) {
+    if (!reclaim_acts) {
+      if (Index(act.key.actor) < actor_in_use.size()) actor_in_use[Index(act.key.actor)] = true;
+      continue;
+    }
+    bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.act_ids), &act.key);
+    uint32_t index = Index(act.id);
+    uint32_t next = NextGeneration(act.id);
+    fb_act empty{};
+    bpf_map_update_elem(acts, &index, &empty, BPF_ANY);
+    bpf_map_update_elem(bpf_map__fd(skeleton_->maps.free_acts), nullptr, &next, BPF_ANY);
+  }
+  std::vector<fb_actor> idle_actors;
+  size_t used_actors = 0;
+  status = ReadWholeMap<uint32_t, fb_actor>(
+      actors, kSweepBatch, [&](const uint32_t& index, const fb_actor& actor) {
+        if (actor.id == 0) return;
+        ++used_actors;
+        if (actor.epoch + ttl < now && !actor_in_use[index]) idle_actors.push_back(actor);
+      });
+  if (!status.ok() || used_actors <= options_.max_actors / 2) return;
+  for (fb_actor& actor : idle_actors) {
+    bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.actor_ids), &actor.key);
+    uint32_t index = Index(actor.id);
+    uint32_t next = NextGeneration(actor.id);
+    fb_actor empty{};
+    bpf_map_update_elem(actors, &index, &empty, BPF_ANY);
+    bpf_map_update_elem(bpf_map__fd(skeleton_->maps.free_actors), nullptr, &next, BPF_ANY);
+  }
+}
+
+// --- Trace mode ---
+
+absl::Status BpfTracer::SetTrace(bool on) {
+  skeleton_->data->live.trace = on ? 1 : 0;
+  return absl::OkStatus();
+}
+
+int BpfTracer::TakeTrace(void* context, void* data, size_t size) {
+  auto* self = static_cast<BpfTracer*>(context);
+  if (size < sizeof(fb_trace) || self->sink_ == nullptr) return 0;
+  const auto* raw = static_cast<const fb_trace*>(data);
+  TraceRecord record;
+  record.complete_boot_ns = raw->complete_ns;
+  record.device = FromKernelDevice(raw->dev);
+  record.sector = raw->sector;
+  record.bytes = raw->bytes;
+  record.operation = static_cast<Operation>(raw->op);
+  record.rwbs = RwbsText(raw->op, raw->opf);
+  record.wait_ns = raw->wait_ns;
+  record.io_ns = raw->io_ns;
+  record.error = BlockErrorNumber(raw->error);
+  record.confidence = static_cast<Confidence>(raw->confidence);
+  record.reason = raw->reason < self->info_.reasons.size() ? raw->reason : 0;
+  record.dirtier_stack = raw->dirtier_stack;
+  record.issuer_stack = raw->issuer_stack;
+  record.dirtier_actor = Index(raw->dirtier_actor);
+  record.issuer_actor = Index(raw->issuer_actor);
+  record.dirtier_tid = raw->dirtier_tid;
+  record.issuer_tid = raw->issuer_tid;
+  record.file = raw->file;
+  record.requeues = raw->requeues;
+  record.merged_bios = raw->merged_bios;
+  record.other_bytes = raw->other_bytes;
+  {
+    std::lock_guard<std::mutex> lock(self->trace_wanted_mutex_);
+    self->trace_stacks_.insert(raw->dirtier_stack);
+    self->trace_stacks_.insert(raw->issuer_stack);
+    self->trace_actors_.insert(raw->dirtier_actor);
+    self->trace_actors_.insert(raw->issuer_actor);
+    self->trace_files_.insert(raw->file);
+  }
+  ++self->taken_;
+  (*self->sink_)(record);
+  return 0;
+}
+
+absl::Status BpfTracer::PollTrace(absl::Duration timeout,
+                                  const std::function<void(const TraceRecord&)>& sink,
+                                  uint64_t* dropped) {
+  if (ring_ == nullptr) {
+    ring_ = ring_buffer__new(bpf_map__fd(skeleton_->maps.trace_ring), TakeTrace, this, nullptr);
+    if (ring_ == nullptr) {
+      return absl::InternalError(absl::StrCat("open the trace ring: ", std::strerror(errno)));
+    }
+    trace_dropped_seen_ = ReadCounter(FB_COUNTER_trace_dropped);
+  }
+  sink_ = &sink;
+  taken_ = 0;
+  absl::Time deadline = absl::Now() + timeout;
+  absl::Status status;
+  // Programs do not wake the reader, because a wake-up costs more than the record: look now and
+  // then.
+  while (true) {
+    int got = ring_buffer__consume(ring_);
+    if (got < 0 && got != -EINTR) {
+      status = absl::InternalError(absl::StrCat("read the trace ring: ", std::strerror(-got)));
+      break;
+    }
+    absl::Duration left = deadline - absl::Now();
+    if (taken_ > 0 || left <= absl::ZeroDuration()) break;
+    absl::SleepFor(std::min(left, kTracePause));
+  }
+  sink_ = nullptr;
+  uint64_t drops = ReadCounter(FB_COUNTER_trace_dropped);
+  if (dropped != nullptr) *dropped += drops - trace_dropped_seen_;
+  trace_dropped_seen_ = drops;
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tracer>> CreateBpfTracer(const BpfTracerOptions& options) {
+  if (options.max_stacks < 16 || options.max_actors < 16 || options.max_acts < 16 ||
+      options.max_inodes < 16 || options.max_rows < 16 || options.max_bios < 16) {
+    return absl::InvalidArgumentError("a table of the tracer is set to fewer than 16 entries");
+  }
+  if (std::max(options.max_actors, options.max_acts) > FB_ID_INDEX_MASK) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_actors and max_acts can be at most ", FB_ID_INDEX_MASK));
+  }
+  if (absl::Status status = CheckPrivileges(); !status.ok()) return status;
+  absl::StatusOr<KernelBtf> kernel = KernelBtf::Load();
+  if (!kernel.ok()) return kernel.status();
+  auto programs = LoadedPrograms::Load(options, *kernel);
+  if (!programs.ok()) return programs.status();
+  auto tracer = std::make_unique<BpfTracer>(options, std::move(*programs),
+                                            CgroupPaths::ForThisHost(CgroupV1Controller()));
+  if (absl::Status status = tracer->Start(*kernel); !status.ok()) return status;
+  return std::unique_ptr<Tracer>(std::move(tracer));
+}
+
+}  // namespace fleetblame::agent

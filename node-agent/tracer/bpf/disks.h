@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The disks of this host: what there is, which of them a DeviceSelection means, and what the kernel
+// counted for each.
+//
+// Threading: pure functions and reads of /sys; safe from any thread.
+// Units: `_bytes`; the kernel counts sectors of 512 bytes.
+// Errors: NOT_FOUND for a pattern without glob characters that matches no disk;
+// FAILED_PRECONDITION for a disk that only passes bios on to others.
+#ifndef NODE_AGENT_TRACER_BPF_DISKS_H_
+#define NODE_AGENT_TRACER_BPF_DISKS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "node-agent/tracer/tracer.h"
+
+namespace fleetblame::agent {
+
+struct Disk {
+  std::string name;  // kernel name, as in /sys/block
+  DeviceNumber number;
+  // Takes bios and makes no requests of its own (device mapper, md, zram): what it does shows on
+  // the disks below it.
+  bool passes_on = false;
+};
+
+// All whole disks, ordered by name. `sys_block` is /sys/block but for tests.
+std::vector<Disk> ListDisks(const std::string& sys_block = "/sys/block");
+
+// The disks that `selection` means. Disks that pass bios on are left out, and refused when named.
+absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
+                                              const DeviceSelection& selection);
+
+struct DiskStat {
+  uint64_t read_ios = 0;
+  uint64_t read_bytes = 0;
+  uint64_t write_ios = 0;
+  uint64_t write_bytes = 0;
+  uint64_t discard_ios = 0;
+  uint64_t discard_bytes = 0;
+};
+
+// Parses a line of /sys/block/NAME/stat; kernels before 4.18 have no discard fields.
+absl::StatusOr<DiskStat> ParseDiskStat(std::string_view text);
+absl::StatusOr<DiskStat> ReadDiskStat(const std::string& name);
+
+}  // namespace fleetblame::agent
+
+#endif  // NODE_AGENT_TRACER_BPF_DISKS_H_

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node-agent/tracer/bpf/kernel_btf.h"
+
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace fleetblame::agent {
+namespace {
+
+constexpr char kVmlinux[] = "/sys/kernel/btf/vmlinux";
+
+std::string NameOfPointee(const btf* object, uint32_t id) {
+  for (int depth = 0; depth < 8; ++depth) {
+    const btf_type* type = btf__type_by_id(object, id);
+    if (type == nullptr) return "";
+    switch (btf_kind(type)) {
+      case BTF_KIND_PTR:
+      case BTF_KIND_CONST:
+      case BTF_KIND_VOLATILE:
+      case BTF_KIND_TYPEDEF:
+        id = type->type;
+        continue;
+      case BTF_KIND_STRUCT:
+      case BTF_KIND_UNION:
+      case BTF_KIND_FWD:
+        return btf__name_by_offset(object, type->name_off);
+      default:
+        return "";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void KernelBtf::Deleter::operator()(btf* object) const { btf__free(object); }
+
+absl::StatusOr<KernelBtf> KernelBtf::Load() {
+  KernelBtf result;
+  btf* vmlinux = btf__parse(kVmlinux, nullptr);
+  if (vmlinux == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the kernel gives no type information (", kVmlinux, ": ", std::strerror(errno),
+        "); use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions do since 2020"));
+  }
+  result.objects_.emplace_back(vmlinux);
+  // Filesystems are often modules, and their tracepoints are described there.
+  std::error_code error;
+  for (const char* module : {"ext4", "jbd2", "xfs", "btrfs"}) {
+    std::string path = absl::StrCat("/sys/kernel/btf/", module);
+    if (!std::filesystem::exists(path, error)) continue;
+    btf* object = btf__parse_split(path.c_str(), vmlinux);
+    if (object != nullptr) result.objects_.emplace_back(object);
+  }
+  return result;
+}
+
+std::optional<std::vector<std::string>> KernelBtf::TracepointArguments(
+    const std::string& tracepoint) const {
+  std::string name = absl::StrCat("btf_trace_", tracepoint);
+  for (const auto& object : objects_) {
+    int id = btf__find_by_name_kind(object.get(), name.c_str(), BTF_KIND_TYPEDEF);
+    if (id <= 0) continue;
+    const btf_type* type = btf__type_by_id(object.get(), id);
+    type = type == nullptr ? nullptr : btf__type_by_id(object.get(), type->type);  // pointer
+    if (type == nullptr || btf_kind(type) != BTF_KIND_PTR) continue;
+    type = btf__type_by_id(object.get(), type->type);
+    if (type == nullptr || btf_kind(type) != BTF_KIND_FUNC_PROTO) continue;
+    std::vector<std::string> arguments;
+    const btf_param* params = btf_params(type);
+    // The first one is the probe's private data.
+    for (int i = 1; i < btf_vlen(type); ++i) {
+      arguments.push_back(NameOfPointee(object.get(), params[i].type));
+    }
+    return arguments;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> KernelBtf::Enumerator(const std::string& name) const {
+  for (const auto& object : objects_) {
+    uint32_t count = btf__type_cnt(object.get());
+    for (uint32_t id = 1; id < count; ++id) {
+      const btf_type* type = btf__type_by_id(object.get(), id);
+      if (type == nullptr || btf_kind(type) != BTF_KIND_ENUM) continue;
+      const struct btf_enum* values = btf_enum(type);
+      for (int i = 0; i < btf_vlen(type); ++i) {
+        if (name == btf__name_by_offset(object.get(), values[i].name_off)) return values[i].val;
+      }
+    }
+    break;  // vmlinux alone: modules number their types after it
+  }
+  return std::nullopt;
+}
+
+std::map<int64_t, std::string> KernelBtf::EnumValues(const std::string& enum_name) const {
+  std::map<int64_t, std::string> result;
+  const btf* object = objects_.front().get();
+  int id = btf__find_by_name_kind(object, enum_name.c_str(), BTF_KIND_ENUM);
+  if (id <= 0) return result;
+  const btf_type* type = btf__type_by_id(object, id);
+  const struct btf_enum* values = btf_enum(type);
+  for (int i = 0; i < btf_vlen(type); ++i) {
+    result[values[i].val] = btf__name_by_offset(object, values[i].name_off);
+  }
+  return result;
+}
+
+}  // namespace fleetblame::agent

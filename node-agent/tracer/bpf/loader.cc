@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node-agent/tracer/bpf/loader.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/capability.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "bpf/fleetblame_abi.h"
+// The skeleton uses the types above.
+#include "bpf/fleetblame_bpf.skel.h"
+#include "node-agent/tracer/bpf/programs.h"
+
+namespace fleetblame::agent {
+namespace {
+
+constexpr size_t kMaxMessages = 16384;
+thread_local std::string* message_sink = nullptr;
+
+int TakeMessage(libbpf_print_level level, const char* format, va_list arguments) {
+  if (level == LIBBPF_DEBUG || message_sink == nullptr) return 0;
+  char line[512];
+  int size = vsnprintf(line, sizeof(line), format, arguments);
+  if (message_sink->size() > kMaxMessages) message_sink->erase(0, kMaxMessages / 2);
+  message_sink->append(line);
+  return size;
+}
+
+// Collects what libbpf says while it lives.
+class Messages {
+ public:
+  Messages() {
+    libbpf_set_print(TakeMessage);
+    message_sink = &text_;
+  }
+  ~Messages() { message_sink = nullptr; }
+  // The last lines that are about something.
+  std::string Tail() const {
+    std::string tail = text_.size() > 400 ? text_.substr(text_.size() - 400) : text_;
+    std::replace(tail.begin(), tail.end(), '\n', ' ');
+    return tail;
+  }
+
+ private:
+  std::string text_;
+};
+
+absl::Status Refusal(int error, const char* what, const std::string& messages) {
+  std::string said = messages.empty() ? "" : absl::StrCat(" (", messages, ")");
+  if (error == EPERM || error == EACCES) {
+    if (absl::Status why = CheckPrivileges(); !why.ok()) return why;
+    if (error == EPERM) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          what, ": the kernel refuses BPF here", said,
+          "; run outside of a container that filters bpf(), with CAP_BPF and CAP_PERFMON"));
+    }
+  }
+  if (error == ENOMEM || error == E2BIG) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, ": ", std::strerror(error), said,
+        "; raise RLIMIT_MEMLOCK or the memory limit of this service, or make the tables smaller"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": ", std::strerror(error), said,
+                   "; this kernel cannot carry the BPF tracer: see --check"));
+}
+
+bool HasCapability(uint64_t set, int capability) { return (set >> capability) & 1; }
+
+}  // namespace
+
+absl::Status CheckPrivileges() {
+  std::ifstream lockdown("/sys/kernel/security/lockdown");
+  std::string mode((std::istreambuf_iterator<char>(lockdown)), std::istreambuf_iterator<char>());
+  if (absl::StrContains(mode, "[confidentiality]")) {
+    return absl::FailedPreconditionError(
+        "kernel lockdown is in confidentiality mode, which forbids BPF to read kernel memory; boot "
+        "with lockdown=integrity or without lockdown");
+  }
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (!absl::StartsWith(line, "CapEff:")) continue;
+    uint64_t set = strtoull(line.c_str() + 7, nullptr, 16);
+    constexpr int kSysAdmin = 21, kPerfmon = 38, kBpf = 39;
+    bool enough = HasCapability(set, kSysAdmin) ||
+                  (HasCapability(set, kPerfmon) && HasCapability(set, kBpf));
+    if (!enough) {
+      return absl::PermissionDeniedError(
+          "no privilege to load BPF programs; run as root, or give the program CAP_BPF and "
+          "CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8)");
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string CgroupV1Controller() {
+  std::ifstream file("/proc/cgroups");
+  std::string line;
+  std::set<std::string> mounted;
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    std::string name;
+    int hierarchy = 0;
+    if (fields >> name >> hierarchy && hierarchy > 0) mounted.insert(name);
+  }
+  for (const char* name : {"memory", "blkio", "pids", "cpu"}) {
+    if (mounted.contains(name)) return name;
+  }
+  return "";
+}
+
+absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
+    const BpfTracerOptions& options, const KernelBtf& kernel) {
+  Messages messages;
+  std::unique_ptr<LoadedPrograms> loaded(new LoadedPrograms());
+  loaded->skeleton_ = fleetblame_bpf__open();
+  if (loaded->skeleton_ == nullptr) {
+    return Refusal(errno, "read the BPF programs", messages.Tail());
+  }
+  fleetblame_bpf* skeleton = loaded->skeleton_;
+  bpf_object* object = skeleton->obj;
+
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, object) bpf_program__set_autoload(program, false);
+  for (const ProgramGroup& group : AllPrograms()) {
+    const ProgramVariant* variant = ChooseVariant(group, kernel);
+    if (variant == nullptr) {
+      if (group.required) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the kernel has no tracepoint for ", group.meaning, " (", group.ability,
+            "), so ", group.cost, "; this kernel cannot carry the BPF tracer"));
+      }
+      loaded->limitations_.push_back(
+          absl::StrCat(group.ability, ": no such hook in this kernel; ", group.cost, "."));
+      continue;
+    }
+    program = bpf_object__find_program_by_name(object, variant->name);
+    if (program == nullptr) {
+      return absl::InternalError(absl::StrCat("no BPF program named ", variant->name));
+    }
+    bpf_program__set_autoload(program, true);
+  }
+
+  auto size = [](bpf_map* map, uint32_t entries) { bpf_map__set_max_entries(map, entries); };
+  size(skeleton->maps.stack_ids, options.max_stacks);
+  size(skeleton->maps.stacks, options.max_stacks);
+  size(skeleton->maps.free_stacks, options.max_stacks);
+  size(skeleton->maps.actor_ids, options.max_actors);
+  size(skeleton->maps.actors, options.max_actors);
+  size(skeleton->maps.free_actors, options.max_actors);
+  size(skeleton->maps.act_ids, options.max_acts);
+  size(skeleton->maps.acts, options.max_acts);
+  size(skeleton->maps.free_acts, options.max_acts);
+  size(skeleton->maps.inodes, options.max_inodes);
+  size(skeleton->maps.files, options.max_inodes);
+  size(skeleton->maps.free_files, options.max_inodes);
+  size(skeleton->maps.pages, std::max(options.max_pages / FB_GROUP_PAGES, 64u));
+  size(skeleton->maps.bios, options.max_bios);
+  size(skeleton->maps.rows0, options.max_rows);
+  size(skeleton->maps.rows1, options.max_rows);
+
+  skeleton->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
+  skeleton->rodata->config.max_files = options.max_files;
+  if (auto bit = kernel.Enumerator("BIO_PAGE_PINNED"); bit.has_value() && *bit >= 0 && *bit < 16) {
+    skeleton->rodata->config.bio_pinned = 1u << *bit;
+  }
+  std::string controller = CgroupV1Controller();
+  if (!controller.empty()) {
+    auto index = kernel.Enumerator(absl::StrCat(controller, "_cgrp_id"));
+    if (index.has_value()) skeleton->rodata->config.cgroup_v1_subsystem = *index;
+  }
+  skeleton->data->live.window = 1;
+  if (int error = fleetblame_bpf__load(skeleton); error != 0) {
+    return Refusal(-error, "load the BPF programs", messages.Tail());
+  }
+  return loaded;
+}
+
+absl::Status LoadedPrograms::Attach() {
+  Messages messages;
+  // The end of an IO first: what begins must never end unseen.
+  for (const ProgramGroup& group : AllPrograms()) {
+    for (const ProgramVariant& variant : group.variants) {
+      bpf_program* program = bpf_object__find_program_by_name(skeleton_->obj, variant.name);
+      if (program == nullptr || bpf_program__fd(program) < 0) continue;
+      bpf_link* link = bpf_program__attach(program);
+      if (link == nullptr) {
+        if (group.required) {
+          return Refusal(errno, absl::StrCat("attach to ", variant.tracepoint).c_str(),
+                         messages.Tail());
+        }
+        limitations_.push_back(absl::StrCat(group.ability, ": the kernel refused the hook (",
+                                            std::strerror(errno), "); ", group.cost, "."));
+        continue;
+      }
+      links_.push_back(link);
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint64_t LoadedPrograms::MissedHooks() const {
+  uint64_t missed = 0;
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton_->obj) {
+    int fd = bpf_program__fd(program);
+    if (fd < 0) continue;
+    bpf_prog_info info = {};
+    uint32_t size = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &size) == 0) missed += info.recursion_misses;
+  }
+  return missed;
+}
+
+LoadedPrograms::~LoadedPrograms() {
+  for (bpf_link* link : links_) bpf_link__destroy(link);
+  if (skeleton_ != nullptr) fleetblame_bpf__destroy(skeleton_);
+}
+
+}  // namespace fleetblame::agent

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Brings the BPF programs into the kernel: sizes, settings, choice of variants, load, attach; and
+// turns the ways in which that fails into sentences with a way out.
+//
+// Threading: one thread. libbpf's messages are collected for the time of a call.
+// Errors: as bpf_tracer.h says.
+#ifndef NODE_AGENT_TRACER_BPF_LOADER_H_
+#define NODE_AGENT_TRACER_BPF_LOADER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "node-agent/tracer/bpf/bpf_tracer.h"
+#include "node-agent/tracer/bpf/kernel_btf.h"
+
+struct bpf_link;
+struct fleetblame_bpf;
+
+namespace fleetblame::agent {
+
+// The programs in the kernel; they leave it with this object.
+class LoadedPrograms {
+ public:
+  static absl::StatusOr<std::unique_ptr<LoadedPrograms>> Load(const BpfTracerOptions& options,
+                                                              const KernelBtf& kernel);
+  ~LoadedPrograms();
+  LoadedPrograms(const LoadedPrograms&) = delete;
+  LoadedPrograms& operator=(const LoadedPrograms&) = delete;
+
+  // Starts tracing.
+  absl::Status Attach();
+
+  fleetblame_bpf* skeleton() const { return skeleton_; }
+  // What is missing and what that costs, one sentence each.
+  const std::vector<std::string>& limitations() const { return limitations_; }
+  // Hooks that the kernel skipped because a program was running already, since the start.
+  uint64_t MissedHooks() const;
+
+ private:
+  LoadedPrograms() = default;
+
+  fleetblame_bpf* skeleton_ = nullptr;
+  std::vector<bpf_link*> links_;
+  std::vector<std::string> limitations_;
+};
+
+// Why BPF cannot be used at all, or OK: privileges and lockdown.
+absl::Status CheckPrivileges();
+
+// Controller of the version 1 hierarchy that tells most about who a process is; empty when the
+// host has none.
+std::string CgroupV1Controller();
+
+}  // namespace fleetblame::agent
+
+#endif  // NODE_AGENT_TRACER_BPF_LOADER_H_

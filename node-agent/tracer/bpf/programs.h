@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The programs of bpf/fleetblame.bpf.c: the tracepoint each sits on, in which of a tracepoint's
+// historic forms it can, what it is for and what it costs to go without it.
+//
+// Threading: pure.
+#ifndef NODE_AGENT_TRACER_BPF_PROGRAMS_H_
+#define NODE_AGENT_TRACER_BPF_PROGRAMS_H_
+
+#include <string>
+#include <vector>
+
+#include "node-agent/tracer/bpf/kernel_btf.h"
+
+namespace fleetblame::agent {
+
+struct ProgramVariant {
+  const char* name;        // of the program
+  const char* tracepoint;
+  // Type of the argument at `index`: the mark of the form that this program understands.
+  int index;
+  const char* type;  // "" = any
+};
+
+// One ability, by one of several programs.
+struct ProgramGroup {
+  const char* ability;
+  bool required;
+  const char* meaning;
+  const char* cost;  // of its absence
+  std::vector<ProgramVariant> variants;
+};
+
+const std::vector<ProgramGroup>& AllPrograms();
+
+// The variant that this kernel can take, or null.
+const ProgramVariant* ChooseVariant(const ProgramGroup& group, const KernelBtf& kernel);
+
+}  // namespace fleetblame::agent
+
+#endif  // NODE_AGENT_TRACER_BPF_PROGRAMS_H_
