@@ -19,6 +19,12 @@ absl::StatusOr<std::unique_ptr<Tracer>> CreateReplay(const AgentConfig& config) 
   options.seed = config.replay.seed;
   options.kaslr_shift = config.replay.kaslr_shift;
   options.load_factor = config.replay.load_factor;
+  for (const auto& [pattern, name] : config.replay.symbol_rewrites) {
+    options.symbol_rewrites.push_back({pattern, name});
+  }
+  for (const auto& [pattern, module] : config.replay.module_rewrites) {
+    options.module_rewrites.push_back({pattern, module});
+  }
   auto tracer = CreateReplayTracer(config.replay.file, options);
   if (!tracer.ok()) return tracer.status();
   if (!config.devices.empty()) {
