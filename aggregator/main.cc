@@ -15,6 +15,7 @@
 #include "common/grpc_log.h"
 #include "common/log.h"
 #include "common/version.h"
+#include "google/protobuf/stubs/logging.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -93,11 +94,16 @@ int Serve(const ServerConfig& config) {
   return kExitOk;
 }
 
+// A peer decides how often protobuf has something to say about its texts: what matters of it is
+// counted and answered where it is parsed.
+void DropProtobufLog(google::protobuf::LogLevel, const char*, int, const std::string&) {}
+
 int Main(int argc, char** argv) {
   CommandLine line = ParseCommandLine(argc, argv);
   if (line.exit_code >= 0) return line.exit_code;
   InitLogging({.level = line.config.log_level, .format = line.config.log_format});
   RouteGrpcLog();
+  google::protobuf::SetLogHandler(DropProtobufLog);
   int code = line.config.check    ? Check(line.config)
              : line.config.repair ? Repair(line.config)
                                   : Serve(line.config);
