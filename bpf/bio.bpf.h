@@ -62,6 +62,24 @@ __noinline int share_add(u32 level, u32 act, u32 bytes, u32 tid, u32 confidence)
       return 0;
     }
   }
+  if (confidence == FB_CONF_JOURNAL) {
+    /* An estimate anyway: the share of the same actor takes it, else the first estimate. */
+    struct fb_act* mine = act_of(act);
+    struct fb_share* place = 0;
+    for (u32 i = 0; i < FB_SHARES - 1; ++i) {
+      if (o->share[i].confidence != FB_CONF_JOURNAL) continue;
+      if (!place) place = &o->share[i];
+      struct fb_act* other = act_of(o->share[i].act);
+      if (mine && other && other->key.actor == mine->key.actor) {
+        place = &o->share[i];
+        break;
+      }
+    }
+    if (place) {
+      place->bytes += bytes;
+      return 0;
+    }
+  }
   count(FB_COUNTER_share_overflow);
   struct fb_share* rest = &o->share[FB_SHARES - 1];
   if (n < FB_SHARES) {
@@ -378,11 +396,25 @@ __noinline int attribute_write(u32 level, u64 address) {
     }
   }
   inode_key(inode, &s->walk.key.inode);
-  struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
-  if (entry) {
-    s->walk.inode_act = entry->act;
-    s->walk.inode_tid = entry->tid;
-    if (!s->walk.commit_dev) o->file = admit_file(entry);
+  bool btrfs = BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_SUPER_MAGIC;
+  u32 part = s->walk.part;
+  if (btrfs) {
+    u32 fs = s->walk.key.inode.dev;
+    if (s->walk.dev != fs) bpf_map_update_elem(&fs_of_device, &part, &fs, BPF_ANY);
+    live.btrfs = 1;
+    s->walk.dev = fs;
+  } else if (s->walk.dev != part) {
+    /* The device was btrfs once and is something else now. */
+    bpf_map_delete_elem(&fs_of_device, &part);
+    s->walk.dev = part;
+  }
+  if (!btrfs || s->walk.key.inode.ino != BTRFS_BTREE_INODE) {
+    struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
+    if (entry) {
+      s->walk.inode_act = entry->act;
+      s->walk.inode_tid = entry->tid;
+      if (!s->walk.commit_dev) o->file = admit_file(entry);
+    }
   }
   s->walk.run_slot = 0;
   s->walk.run_bytes = 0;

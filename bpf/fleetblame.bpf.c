@@ -46,8 +46,13 @@ static __always_inline void touch_inode(struct scratch* s, struct task_state* ta
   }
 }
 
+static __always_inline bool on_btrfs(struct inode* inode) {
+  return inode->i_sb->s_magic == BTRFS_SUPER_MAGIC;
+}
+
+/* Not in memory or on a network. btrfs, with its many devices, may name none. */
 static __always_inline bool on_disk(struct inode* inode) {
-  return inode->i_sb->s_bdev != 0;
+  return inode->i_sb->s_bdev != 0 || on_btrfs(inode);
 }
 
 /* A write system call is about to fill, or has filled, bytes [at, at + bytes) of an inode. */
@@ -143,13 +148,21 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   } else {
     act = current_act(ctx, s, HOOK_DIRTY);
   }
+  bool btrfs = on_btrfs(inode);
+  if (btrfs && key.ino == BTRFS_BTREE_INODE) {
+    /* A tree block. Workers and whoever commits change it for everybody: then only the ledger
+     * knows. */
+    if (again || (s->actor.key.flags & FB_ACTOR_KTHREAD)) act = 0;
+    if (act) {
+      struct fb_act* mine = act_of(act);
+      if (mine && stack_is_for_all(mine->key.stack)) act = 0;
+    }
+  }
   if (act) {
     record_pages(s, &key, first, last, act, who, again);
-    if (!again) {
+    if (!again && !(btrfs && key.ino == BTRFS_BTREE_INODE))
       touch_inode(s, task, inode, &key, act, tid);
-      struct block_device* bdev = inode->i_sb->s_bdev;
-      if (inode->i_sb->s_magic == BTRFS_SUPER_MAGIC) ledger_add(bdev->bd_dev, 0, act, pages);
-    }
+    if (btrfs && !again) ledger_add(key.dev, 0, act, pages);
   }
   leave();
   return 0;
@@ -167,11 +180,16 @@ int writeback_dirty_page(u64* ctx) {
 /* --- Metadata --- */
 
 /* Who the running thread works for: the dirtier of the inode it writes back, or itself. */
+#define HINT_NS 50000000ull
 static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task_state* task,
                                        u32 hook, u32* tid) {
   if (task && task->taken_act) {
     *tid = task->taken_tid;
     return task->taken_act;
+  }
+  if (task && task->hint_act && bpf_ktime_get_boot_ns() - task->hint_ns < HINT_NS) {
+    *tid = task->hint_tid;
+    return task->hint_act;
   }
   return current_act(ctx, s, hook);
 }
@@ -287,6 +305,37 @@ int xfs_trans_commit(u64* ctx) {
 
 /* --- Writeback: reason, and the inode at hand --- */
 
+/* A worker that finishes IO comes across the inode it does so for. */
+static __always_inline int hint(struct inode* inode) {
+  struct task_struct* current = (void*)bpf_get_current_task();
+  if (!(BPF_CORE_READ(current, flags) & PF_KTHREAD)) return 0;
+  u32 tid = current_tid();
+  struct task_state* task = task_state(tid);
+  if (task && task->taken_act) return 0;
+  struct fb_inode_key key;
+  inode_key(inode, &key);
+  struct fb_inode* entry = bpf_map_lookup_elem(&inodes, &key);
+  if (!entry || !entry->act) return 0;
+  if (!task) task = task_state_make(tid);
+  if (!task) return 0;
+  task->hint_act = entry->act;
+  task->hint_tid = entry->tid;
+  task->hint_ns = bpf_ktime_get_boot_ns();
+  return 0;
+}
+SEC("tp_btf/ext4_mark_inode_dirty")
+int ext4_mark_inode_dirty(u64* ctx) { return hint((struct inode*)ctx[0]); }
+SEC("tp_btf/ext4_ext_map_blocks_enter")
+int ext4_ext_map_blocks_enter(u64* ctx) { return hint((struct inode*)ctx[0]); }
+SEC("tp_btf/xfs_unwritten_convert")
+int xfs_unwritten_convert(u64* ctx) {
+  return hint(&((struct xfs_inode*)ctx[0])->i_vnode);
+}
+SEC("tp_btf/xfs_setfilesize")
+int xfs_setfilesize(u64* ctx) { return hint(&((struct xfs_inode*)ctx[0])->i_vnode); }
+SEC("tp_btf/xfs_inode_inactivating")
+int xfs_inode_inactivating(u64* ctx) { return hint(&((struct xfs_inode*)ctx[0])->i_vnode); }
+
 SEC("tp_btf/writeback_start")
 int writeback_start(u64* ctx) {
   struct wb_writeback_work* work = (struct wb_writeback_work*)ctx[1];
@@ -384,7 +433,13 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     file_of_read(s->level, plain_address(s, bio));
   } else {
     struct bio___disk* old = (void*)bio;
-    s->walk.dev = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
+    u32 part = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
+    s->walk.part = part;
+    s->walk.dev = part;
+    if (live.btrfs) {
+      u32* fs = bpf_map_lookup_elem(&fs_of_device, &part);
+      if (fs) s->walk.dev = *fs;
+    }
     s->walk.inode_act = 0;
     s->walk.inode_tid = 0;
     s->walk.commit_dev = 0;

@@ -56,9 +56,12 @@ enum fb_confidence {
 #define FB_STACK_FIRST 2
 #define FB_MAX_FRAMES 64
 
+/* Runs on behalf of everybody, whoever called it: committing a transaction, for instance. */
+#define FB_STACK_FOR_ALL 1u
+
 struct fb_stack {
   fb_u32 frames; /* 0 until the entry is complete */
-  fb_u32 reserved;
+  fb_u32 flags;
   fb_u64 address[FB_MAX_FRAMES]; /* innermost first */
 };
 
@@ -163,7 +166,7 @@ struct fb_block_group {
 };
 
 /* --- Ledgers: who took part in a transaction --- */
-#define FB_LEDGER_ACTS 8
+#define FB_LEDGER_ACTS 16
 
 struct fb_ledger_key {
   fb_u32 dev;
@@ -173,6 +176,7 @@ struct fb_ledger_key {
 struct fb_ledger {
   fb_u64 decayed_ns;
   fb_u32 act[FB_LEDGER_ACTS];
+  fb_u32 actor[FB_LEDGER_ACTS];
   fb_u32 weight[FB_LEDGER_ACTS];
 };
 
@@ -306,15 +310,19 @@ enum fb_counter {
       FB_COUNTER_COUNT
 };
 
+#define FB_FOR_ALL_FUNCTIONS 4
+
 /* --- Settings that never change while the programs run --- */
 struct fb_config {
   fb_u32 page_shift;
   fb_u32 max_files;   /* files with rows of their own in one window */
   fb_u32 cgroup_v1_subsystem; /* index of the v1 controller for actors, or ~0 */
   fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
-  /* Kernel functions that tell what a bio or a work item is; 0 = unknown. */
-  fb_u64 fn_btrfs_finish_ordered;
-  fb_u64 fn_btrfs_bio_end_io[4];
+  /* Functions that make a stack FB_STACK_FOR_ALL, as [first, last) addresses; 0 = none. */
+  struct {
+    fb_u64 first;
+    fb_u64 last;
+  } for_all[FB_FOR_ALL_FUNCTIONS];
 };
 
 /* What user space changes while the programs run. */
@@ -324,7 +332,7 @@ struct fb_live {
   fb_u32 epoch;  /* clock of the reclaim, in windows */
   fb_u32 trace;  /* per-IO records wanted */
   fb_u32 files;  /* files admitted in this window; written by both sides */
-  fb_u32 reserved;
+  fb_u32 btrfs;  /* a btrfs was seen; set by the programs */
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

@@ -230,6 +230,7 @@ enum pageflags { PG_writeback = 1, PG_head = 6 };
 #define S_IFMT 0170000
 #define S_IFBLK 0060000
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
+#define BTRFS_BTREE_INODE 1
 #define XFS_TRANS_DIRTY 0x01u
 
 #endif /* BPF_KERNEL_TYPES_H_ */

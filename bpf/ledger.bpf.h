@@ -43,6 +43,9 @@ __noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight) {
     }
   }
   weight *= LEDGER_UNIT;
+  struct fb_act* mine = act_of(act);
+  if (!mine) return 0;
+  u32 actor = mine->key.actor;
   u32 least = 0;
   u32 least_weight = ~0u;
   for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
@@ -51,14 +54,24 @@ __noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight) {
       if (have < LEDGER_MAX_WEIGHT) ledger->weight[i] = have + weight;
       return 0;
     }
+    if (!ledger->act[i]) have = 0;
     if (have < least_weight) {
       least = i;
       least_weight = have;
     }
   }
-  if (least_weight >= LEDGER_UNIT) count(FB_COUNTER_ledger_overflow);
+  if (least_weight >= LEDGER_UNIT) {
+    /* Full: another act of the same actor stands for this one too. */
+    for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
+      if (ledger->actor[i] != actor) continue;
+      if (ledger->weight[i] < LEDGER_MAX_WEIGHT) ledger->weight[i] += weight;
+      return 0;
+    }
+    count(FB_COUNTER_ledger_overflow);
+  }
   /* The newcomer takes the place, but not the weight, of the least one. */
   ledger->act[least & (FB_LEDGER_ACTS - 1)] = act;
+  ledger->actor[least & (FB_LEDGER_ACTS - 1)] = actor;
   ledger->weight[least & (FB_LEDGER_ACTS - 1)] = weight;
   return 0;
 }

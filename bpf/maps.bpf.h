@@ -80,6 +80,9 @@ FB_HASH(rows1, struct fb_row_key, struct fb_row, 1024);
 FB_ARRAY(lost, struct fb_lost, FB_MAX_DEVICES* FB_OP_COUNT);
 FB_HASH(devices, u32, struct fb_device, FB_MAX_DEVICES);
 
+/* Filesystem (its s_dev) of a block device, where the two have different numbers: btrfs. */
+FB_HASH(fs_of_device, u32, u32, 1024);
+
 /* What a thread is in the middle of. Made when first needed, removed when the thread ends. */
 struct task_state {
   u32 reason;       /* writeback: wb_reason + 1 */
@@ -88,6 +91,9 @@ struct task_state {
   u32 commit_dev;   /* jbd2: transaction being committed */
   u32 commit_tid;
   u32 logging;      /* jbd2: writing to the journal now */
+  u32 hint_act;     /* kernel thread: dirtier of the inode it has just come across */
+  u32 hint_tid;
+  u64 hint_ns;
   /* The range that was recorded last: its own clean-to-dirty events say nothing new. */
   u64 range_inode;
   u64 range_first;
@@ -159,6 +165,7 @@ struct scratch {
     struct fb_page_key key;
     u64 at;        /* byte on the disk */
     u32 unknown;   /* metadata bytes without a dirtier so far */
+    u32 part;      /* the block device of the bio */
     u32 dev;       /* of the filesystem: its ledger */
     u32 left;      /* bytes not yet charged */
     u32 page_left; /* of these in the page at hand */

@@ -86,6 +86,22 @@ __noinline int note_word(u32 level, u32 at) {
   return 0;
 }
 
+/* What the functions on the stack in scratch->stack say about it. */
+__noinline u32 stack_flags(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 frames = s->stack.frames;
+  u32 flags = 0;
+  for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
+    if (i >= frames) break;
+    u64 address = s->stack.address[i];
+    for (u32 k = 0; k < FB_FOR_ALL_FUNCTIONS; ++k)
+      if (address >= config.for_all[k].first && address < config.for_all[k].last)
+        flags |= FB_STACK_FOR_ALL;
+  }
+  return flags;
+}
+
 /* Number of the stack in scratch->stack: an old one or a new one. */
 __noinline u32 intern_stack(u32 level) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -109,6 +125,7 @@ __noinline u32 intern_stack(u32 level) {
     }
     return id;
   }
+  s->stack.flags = stack_flags(level);
   u32 id = 0;
   if (bpf_map_pop_elem(&free_stacks, &id)) goto lost;
   if (bpf_map_update_elem(&stacks, &id, &s->stack, BPF_ANY)) goto lost;
@@ -233,6 +250,11 @@ static __always_inline u32 current_stack(void* ctx, struct scratch* s, u32 hook)
   if (stack) return stack;
   int bytes = bpf_get_stack(ctx, s->raw, sizeof(s->raw), 0);
   return learn_stack(level, bytes);
+}
+
+static __always_inline bool stack_is_for_all(u32 id) {
+  struct fb_stack* stack = bpf_map_lookup_elem(&stacks, &id);
+  return stack && (stack->flags & FB_STACK_FOR_ALL);
 }
 
 #endif /* BPF_STACK_BPF_H_ */

@@ -4,7 +4,8 @@
 #include <bpf/bpf.h>
 #include <elf.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +69,35 @@ absl::StatusOr<std::unique_ptr<std::istream>> OpenSymbols() {
         "cannot open /proc/kallsyms; the kernel needs CONFIG_KALLSYMS=y");
   }
   return std::unique_ptr<std::istream>(std::move(file));
+}
+
+std::map<std::string, FunctionRange> FindFunctions(std::istream& kallsyms,
+                                                   const std::vector<std::string>& names) {
+  std::map<std::string, FunctionRange> found;
+  std::string line;
+  // The table of a module is not sorted with the rest: first the starts, then the next start after
+  // each.
+  std::vector<uint64_t> starts;
+  while (std::getline(kallsyms, line)) {
+    char* end = nullptr;
+    uint64_t address = std::strtoull(line.c_str(), &end, 16);
+    if (address == 0 || end == line.c_str() || *end != ' ' || end[1] == '\0') continue;
+    char type = end[1];
+    if (type != 't' && type != 'T') continue;
+    absl::string_view name(end + 2);
+    name = absl::StripLeadingAsciiWhitespace(name);
+    name = name.substr(0, name.find_first_of("\t "));
+    starts.push_back(address);
+    for (const std::string& wanted : names) {
+      if (name == wanted) found[wanted].first = address;
+    }
+  }
+  std::sort(starts.begin(), starts.end());
+  for (auto& [name, range] : found) {
+    auto next = std::upper_bound(starts.begin(), starts.end(), range.first);
+    range.last = next == starts.end() ? range.first + 4096 : *next;
+  }
+  return found;
 }
 
 uint64_t SymbolTableGeneration() {

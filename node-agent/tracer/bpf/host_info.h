@@ -29,6 +29,15 @@ std::vector<std::string> WritebackReasons(const std::map<int64_t, std::string>& 
 
 absl::StatusOr<std::unique_ptr<std::istream>> OpenSymbols();
 
+// Addresses [first, last) of functions in a table like /proc/kallsyms; a function whose address is
+// hidden or unknown is left out.
+struct FunctionRange {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+std::map<std::string, FunctionRange> FindFunctions(std::istream& kallsyms,
+                                                   const std::vector<std::string>& names);
+
 // Grows when modules or BPF programs have come or gone since the last call.
 uint64_t SymbolTableGeneration();
 

@@ -23,6 +23,7 @@
 #include "bpf/fleetblame_abi.h"
 // The skeleton uses the types above.
 #include "bpf/fleetblame_bpf.skel.h"
+#include "node-agent/tracer/bpf/host_info.h"
 #include "node-agent/tracer/bpf/programs.h"
 
 namespace fleetblame::agent {
@@ -183,6 +184,17 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
   if (!controller.empty()) {
     auto index = kernel.Enumerator(absl::StrCat(controller, "_cgrp_id"));
     if (index.has_value()) skeleton->rodata->config.cgroup_v1_subsystem = *index;
+  }
+  // These run on everybody's behalf, whoever happens to call them.
+  if (auto symbols = OpenSymbols(); symbols.ok()) {
+    int next = 0;
+    for (const auto& [name, range] :
+         FindFunctions(**symbols, {"btrfs_commit_transaction", "btrfs_run_delayed_refs"})) {
+      if (next == FB_FOR_ALL_FUNCTIONS) break;
+      skeleton->rodata->config.for_all[next].first = range.first;
+      skeleton->rodata->config.for_all[next].last = range.last;
+      ++next;
+    }
   }
   skeleton->data->live.window = 1;
   if (int error = fleetblame_bpf__load(skeleton); error != 0) {
