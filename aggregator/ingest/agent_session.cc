@@ -8,9 +8,12 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "aggregator/ingest/batch_decoder.h"
 #include "aggregator/ingest/definitions_check.h"
 #include "aggregator/ingest/hello_check.h"
 #include "common/log.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace fleetblame::aggregator {
@@ -42,6 +45,22 @@ bool ParseMessage(const grpc::ByteBuffer& bytes, v1::AgentMessage* message) {
   grpc::ByteBuffer copy(bytes);  // shares the slices; the reader wants it mutable
   grpc::ProtoBufferReader reader(&copy);
   return reader.status().ok() && message->ParseFromZeroCopyStream(&reader);
+}
+
+// The same for what nearly every message is: a Batch and nothing else, into one that was used
+// before. False for everything else, and `batch` is unspecified then.
+bool ParseAsBatch(const grpc::ByteBuffer& bytes, v1::Batch* batch) {
+  using google::protobuf::internal::WireFormatLite;
+  constexpr uint32_t kTag = WireFormatLite::MakeTag(v1::AgentMessage::kBatchFieldNumber,
+                                                    WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  grpc::ByteBuffer copy(bytes);
+  grpc::ProtoBufferReader reader(&copy);
+  if (!reader.status().ok()) return false;
+  google::protobuf::io::CodedInputStream in(&reader);
+  uint32_t length = 0;
+  return in.ReadTag() == kTag && in.ReadVarint32(&length) &&
+         static_cast<size_t>(in.CurrentPosition()) + length == bytes.Length() &&
+         batch->MergeFromCodedStream(&in) && in.ConsumedEntireMessage();
 }
 
 // Aggregator minus host; 0 when the host did not say. A senseless clock is just very far away.
@@ -144,6 +163,14 @@ bool AgentSession::Process(const grpc::ByteBuffer& bytes, ByteBudget::Lease leas
     phase = phase_;
   }
   if (phase == Phase::kDraining || phase == Phase::kClosed) return false;
+  if (phase == Phase::kOpen) {
+    DecodedBatchPtr decoded = context_.pool->Get();
+    if (ParseAsBatch(bytes, &decoded->batch)) {
+      decoded->wire_bytes = bytes.Length();
+      HandleBatch(std::move(decoded), std::move(lease));
+      return true;
+    }
+  }
   v1::AgentMessage message;
   if (!ParseMessage(bytes, &message)) return HandleMalformed(bytes);
   if (message.has_hello()) return HandleHello(std::move(*message.mutable_hello()));
@@ -154,9 +181,13 @@ bool AgentSession::Process(const grpc::ByteBuffer& bytes, ByteBudget::Lease leas
     return false;
   }
   switch (message.message_case()) {
-    case v1::AgentMessage::kBatch:
-      HandleBatch(std::move(*message.mutable_batch()), bytes.Length(), std::move(lease));
+    case v1::AgentMessage::kBatch: {
+      DecodedBatchPtr decoded = context_.pool->Get();
+      decoded->batch = std::move(*message.mutable_batch());
+      decoded->wire_bytes = bytes.Length();
+      HandleBatch(std::move(decoded), std::move(lease));
       break;
+    }
     case v1::AgentMessage::kDefinitions:
       HandleDefinitions(std::move(*message.mutable_definitions()), std::move(lease));
       break;
@@ -373,17 +404,14 @@ AgentSession::Admission AgentSession::AdmitBatch(const v1::Batch& batch, uint64_
   return skip ? Admission::kTakeAfterSkip : Admission::kTake;
 }
 
-void AgentSession::HandleBatch(v1::Batch batch, uint64_t wire_bytes, ByteBudget::Lease lease) {
+void AgentSession::HandleBatch(DecodedBatchPtr decoded, ByteBudget::Lease lease) {
   Admission admission;
   {
     absl::MutexLock lock(&mu_);
-    admission = AdmitBatch(batch, wire_bytes);
+    admission = AdmitBatch(decoded->batch, decoded->wire_bytes);
   }
   if (admission == Admission::kDiscard) return;
 
-  auto decoded = std::make_unique<DecodedBatch>();
-  decoded->batch = std::move(batch);
-  decoded->wire_bytes = wire_bytes;
   absl::Status status = DecodeBatch(context_.limits, absl::Now(), &decoded->batch, &decoded->rows);
   if (!status.ok()) {
     absl::MutexLock lock(&mu_);
@@ -404,7 +432,7 @@ void AgentSession::HandleBatch(v1::Batch batch, uint64_t wire_bytes, ByteBudget:
   }
 }
 
-void AgentSession::EnqueueBatch(std::unique_ptr<DecodedBatch> batch, bool skip) {
+void AgentSession::EnqueueBatch(DecodedBatchPtr batch, bool skip) {
   uint64_t seq = batch->batch.seq();
   batch->round = round_;
   unacked_bytes_ += batch->wire_bytes;
@@ -591,8 +619,7 @@ void AgentSession::WaitForDefinitions(Outcome outcome) {
   outbox_.Put(std::move(outcome.result.need));
 }
 
-void AgentSession::OnCommitFailed(std::vector<std::unique_ptr<DecodedBatch>> batches,
-                                  const absl::Status& error) {
+void AgentSession::OnCommitFailed(std::vector<DecodedBatchPtr> batches, const absl::Status& error) {
   {
     absl::MutexLock lock(&mu_);
     bool current = std::any_of(batches.begin(), batches.end(),

@@ -34,7 +34,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "aggregator/ingest/batch_decoder.h"
+#include "aggregator/ingest/batch_pool.h"
 #include "aggregator/ingest/byte_budget.h"
 #include "aggregator/ingest/committer.h"
 #include "aggregator/ingest/deferred_work.h"
@@ -58,6 +58,7 @@ struct SessionContext {
   Store* store = nullptr;
   Committer* committer = nullptr;
   ByteBudget* budget = nullptr;
+  BatchPool* pool = nullptr;
   DeferredWork* deferred = nullptr;
   StreamRegistry* registry = nullptr;
   HostDirectory* hosts = nullptr;
@@ -107,8 +108,7 @@ class AgentSession final : public CommitClient,
 
   // ---- CommitClient
   void OnCommitted(std::vector<Outcome> outcomes) override;
-  void OnCommitFailed(std::vector<std::unique_ptr<DecodedBatch>> batches,
-                      const absl::Status& error) override;
+  void OnCommitFailed(std::vector<DecodedBatchPtr> batches, const absl::Status& error) override;
 
  private:
   enum class Phase { kAwaitHello, kRegistering, kOpen, kDraining, kClosed };
@@ -116,14 +116,14 @@ class AgentSession final : public CommitClient,
   struct Unacked {
     uint64_t seq = 0;
     uint64_t wire_bytes = 0;
-    std::unique_ptr<DecodedBatch> held;  // null while the committer has it
+    DecodedBatchPtr held;  // null while the committer has it
   };
 
   // ---- the steps of Receive; each returns whether to read on at once
   bool Process(const grpc::ByteBuffer& message, ByteBudget::Lease lease);
   bool HandleMalformed(const grpc::ByteBuffer& message);
   bool HandleHello(v1::Hello hello);
-  void HandleBatch(v1::Batch batch, uint64_t wire_bytes, ByteBudget::Lease lease);
+  void HandleBatch(DecodedBatchPtr decoded, ByteBudget::Lease lease);
   void HandleDefinitions(v1::Definitions definitions, ByteBudget::Lease lease);
   void HandleTraceEvents(v1::TraceEvents events);
 
@@ -135,8 +135,7 @@ class AgentSession final : public CommitClient,
   enum class Admission { kTake, kTakeAfterSkip, kDiscard };
   Admission AdmitBatch(const v1::Batch& batch, uint64_t wire_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EnqueueBatch(std::unique_ptr<DecodedBatch> batch, bool skip)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EnqueueBatch(DecodedBatchPtr batch, bool skip) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SubmitHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AcknowledgeUpTo(uint64_t durable_seq) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandleOutcome(Outcome outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kYear2000Seconds = 946'684'800;
 constexpr size_t kMaxNameBytes = 256;
 
-// Above it a thread gives its scratch buffer back instead of keeping it for the next batch.
-constexpr size_t kKeptScratchBytes = 1 << 20;
+// Above it a buffer is given back instead of being kept for the next batch.
+constexpr size_t kKeptScratchBytes = 256 << 10;
 
 absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
@@ -171,10 +171,6 @@ absl::Status CheckReports(const IngestLimits& limits, const v1::Batch& batch) {
 
 }  // namespace
 
-uint64_t DecodedBatch::MemoryBytes() const {
-  return sizeof(DecodedBatch) + batch.SpaceUsedLong() + rows.SpaceUsedLong();
-}
-
 absl::Status DecodeBatch(const IngestLimits& limits, absl::Time now, v1::Batch* batch,
                          v1::RowBlock* rows) {
   if (batch->seq() == 0) return Bad("sequence numbers begin with 1");
@@ -183,8 +179,12 @@ absl::Status DecodeBatch(const IngestLimits& limits, absl::Time now, v1::Batch* 
         absl::StrCat(batch->row_count(), " rows; at most ", limits.max_rows_per_batch));
   }
   if (absl::Status status = ParseRows(limits, *batch, rows); !status.ok()) return status;
-  // From here on the packed form is dead weight.
-  std::string().swap(*batch->mutable_rows());
+  // From here on the packed form is dead weight. Small ones keep their buffer for the next batch.
+  if (batch->rows().size() > kKeptScratchBytes) {
+    std::string().swap(*batch->mutable_rows());
+  } else {
+    batch->clear_rows();
+  }
   if (rows->op_confidence_size() != static_cast<int64_t>(batch->row_count())) {
     return Bad(absl::StrCat("row_count is ", batch->row_count(), " but the block has ",
                             rows->op_confidence_size(), " rows"));

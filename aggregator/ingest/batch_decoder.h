@@ -8,29 +8,16 @@
 #define AGGREGATOR_INGEST_BATCH_DECODER_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "aggregator/ingest/byte_budget.h"
 #include "aggregator/ingest/limits.h"
 #include "proto/fleetblame/v1/collector.pb.h"
 #include "proto/fleetblame/v1/types.pb.h"
 
 namespace fleetblame::aggregator {
-
-// A batch between socket and disk.
-struct DecodedBatch {
-  v1::Batch batch;  // `rows` is empty: they are below
-  v1::RowBlock rows;
-  uint64_t wire_bytes = 0;  // of the message it came in; what the agent's credit counts
-  ByteBudget::Lease lease;
-  uint64_t round = 0;  // the session's; see agent_session.h
-
-  uint64_t MemoryBytes() const;
-};
 
 // Fills `rows` from `batch->rows`, which is emptied, and checks everything else. Gaps with
 // senseless times are brought into sane bounds; the window of a batch without data too, so that the

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aggregator/ingest/collector_service.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -11,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "aggregator/ingest/agent_session.h"
+#include "aggregator/ingest/batch_pool.h"
 #include "aggregator/ingest/byte_budget.h"
 #include "aggregator/ingest/deferred_work.h"
 #include "aggregator/ingest/host_directory.h"
@@ -136,6 +139,7 @@ class CollectorServiceImpl final : public CollectorService {
     context_.store = store;
     context_.committer = &*committer_;
     context_.budget = &budget_;
+    context_.pool = &pool_;
     context_.deferred = &*deferred_;
     context_.registry = &registry_;
     context_.hosts = &hosts_;
@@ -201,6 +205,7 @@ class CollectorServiceImpl final : public CollectorService {
   }
 
   void TickLoop() {
+    pthread_setname_np(pthread_self(), "tick");
     while (!stop_.WaitForNotificationWithTimeout(kTickInterval)) {
       absl::Time now = absl::Now();
       for (const auto& stream : registry_.All()) stream->Tick(now);
@@ -211,6 +216,7 @@ class CollectorServiceImpl final : public CollectorService {
 
   IngestMetrics* const metrics_;
   ByteBudget budget_;
+  BatchPool pool_;
   StreamRegistry registry_;
   HostDirectory hosts_;
   SessionContext context_;

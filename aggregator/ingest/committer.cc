@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aggregator/ingest/committer.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -48,7 +50,7 @@ Committer::~Committer() {
 }
 
 void Committer::Submit(std::shared_ptr<CommitClient> client, HostNumber host,
-                       std::unique_ptr<DecodedBatch> batch) {
+                       DecodedBatchPtr batch) {
   absl::MutexLock lock(&mu_);
   queued_bytes_ += batch->lease.bytes();
   queue_.push_back({std::move(client), host, std::move(batch)});
@@ -65,6 +67,7 @@ bool Committer::healthy() const {
 }
 
 void Committer::Loop() {
+  pthread_setname_np(pthread_self(), "commit");
   while (true) {
     {
       absl::MutexLock lock(&mu_);
@@ -161,7 +164,7 @@ void Committer::Succeeded(std::vector<Entry> group, std::vector<AppendResult> re
 }
 
 void Committer::Failed(std::vector<Entry> group, const absl::Status& error) {
-  ByClient<std::unique_ptr<DecodedBatch>> by_client;
+  ByClient<DecodedBatchPtr> by_client;
   for (Entry& entry : group) by_client.Of(entry.client).push_back(std::move(entry.batch));
   for (auto& [client, batches] : by_client.clients()) {
     client->OnCommitFailed(std::move(batches), error);

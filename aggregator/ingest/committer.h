@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "aggregator/ingest/batch_decoder.h"
+#include "aggregator/ingest/batch_pool.h"
 #include "aggregator/ingest/ingest_metrics.h"
 #include "aggregator/store/store.h"
 
@@ -34,14 +34,13 @@ class CommitClient {
  public:
   virtual ~CommitClient() = default;
   struct Outcome {
-    std::unique_ptr<DecodedBatch> batch;
+    DecodedBatchPtr batch;
     AppendResult result;
   };
   // Those of one write, in the order in which they were submitted.
   virtual void OnCommitted(std::vector<Outcome> outcomes) = 0;
   // The store could not write; nothing of these is durable.
-  virtual void OnCommitFailed(std::vector<std::unique_ptr<DecodedBatch>> batches,
-                              const absl::Status& error) = 0;
+  virtual void OnCommitFailed(std::vector<DecodedBatchPtr> batches, const absl::Status& error) = 0;
 };
 
 class Committer {
@@ -61,8 +60,7 @@ class Committer {
   // Writes what is queued, then ends.
   ~Committer();
 
-  void Submit(std::shared_ptr<CommitClient> client, HostNumber host,
-              std::unique_ptr<DecodedBatch> batch);
+  void Submit(std::shared_ptr<CommitClient> client, HostNumber host, DecodedBatchPtr batch);
   void Run(std::function<void()> task);
 
   // Whether the last write succeeded.
@@ -72,7 +70,7 @@ class Committer {
   struct Entry {
     std::shared_ptr<CommitClient> client;
     HostNumber host;
-    std::unique_ptr<DecodedBatch> batch;
+    DecodedBatchPtr batch;
   };
 
   void Loop();

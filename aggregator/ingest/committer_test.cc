@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "absl/synchronization/notification.h"
+#include "aggregator/ingest/batch_decoder.h"
 #include "aggregator/ingest/testing/sample_batch.h"
 #include "aggregator/store/testing/fake_store.h"
 #include "common/log.h"
@@ -19,8 +20,7 @@ class Recorder : public CommitClient {
     ++calls_;
     for (const Outcome& outcome : outcomes) results_.push_back(outcome.result);
   }
-  void OnCommitFailed(std::vector<std::unique_ptr<DecodedBatch>> batches,
-                      const absl::Status&) override {
+  void OnCommitFailed(std::vector<DecodedBatchPtr> batches, const absl::Status&) override {
     absl::MutexLock lock(&mu_);
     failed_ += batches.size();
   }
@@ -47,8 +47,8 @@ class Recorder : public CommitClient {
   int calls_ = 0;
 };
 
-std::unique_ptr<DecodedBatch> Decoded(uint64_t seq) {
-  auto decoded = std::make_unique<DecodedBatch>();
+DecodedBatchPtr Decoded(uint64_t seq) {
+  DecodedBatchPtr decoded(new DecodedBatch);
   decoded->batch = SampleBatch(seq);
   EXPECT_TRUE(DecodeBatch(IngestLimits(), absl::Now(), &decoded->batch, &decoded->rows).ok());
   return decoded;

@@ -7,6 +7,8 @@
 #ifndef AGGREGATOR_INGEST_DEFERRED_WORK_H_
 #define AGGREGATOR_INGEST_DEFERRED_WORK_H_
 
+#include <pthread.h>
+
 #include <deque>
 #include <functional>
 #include <thread>
@@ -37,6 +39,7 @@ class DeferredWork {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || !queue_.empty(); }
 
   void Loop() {
+    pthread_setname_np(pthread_self(), "deferred");
     while (true) {
       std::function<void()> work;
       {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aggregator/server/upkeep.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -46,6 +48,7 @@ Upkeep::~Upkeep() {
 }
 
 void Upkeep::Loop() {
+  pthread_setname_np(pthread_self(), "upkeep");
   absl::Duration pause = options_.interval;
   while (!stop_.WaitForNotificationWithTimeout(pause)) {
     // With work left it goes on, but leaves half of the time to others.

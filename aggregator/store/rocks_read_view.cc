@@ -230,11 +230,19 @@ RocksReadView::RocksReadView(const ReadSources& sources, std::shared_ptr<const D
 
 RocksReadView::~RocksReadView() { sources_.database->db()->ReleaseSnapshot(snapshot_); }
 
-// Times without data cost nothing, however far away they are.
+// Times without data cost nothing, however far away they are. Whole days stay whole, or the coarsest
+// blocks would not fit any more.
 ScanRange RocksReadView::Clamp(const ScanRange& range) const {
   ScanRange clamped = range;
-  clamped.start_unix_ns = std::max(range.start_unix_ns, first_unix_ns_);
-  clamped.end_unix_ns = std::min(range.end_unix_ns, last_unix_ns_);
+  if (first_unix_ns_ >= last_unix_ns_) {
+    clamped.end_unix_ns = clamped.start_unix_ns;
+    return clamped;
+  }
+  const uint64_t day_ns = LevelNs(Level::k1d);
+  const uint64_t first_day = first_unix_ns_ / day_ns * day_ns;
+  const uint64_t last_day_end = (last_unix_ns_ - 1) / day_ns * day_ns + day_ns;
+  clamped.start_unix_ns = std::max(range.start_unix_ns, first_day);
+  clamped.end_unix_ns = std::min(range.end_unix_ns, last_day_end);
   return clamped;
 }
 
