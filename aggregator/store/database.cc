@@ -219,6 +219,16 @@ absl::Status Database::Repair(const RocksStoreOptions& options) {
   return WriteFormatFile(options.path);
 }
 
+absl::Status Database::Compact() {
+  rocksdb::CompactRangeOptions range;
+  range.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+  for (rocksdb::ColumnFamilyHandle* handle : handles_) {
+    rocksdb::Status status = db_->CompactRange(range, handle, nullptr, nullptr);
+    if (!status.ok()) return FromRocks(status, absl::StrCat("compact store ", path_));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Database::Get(Family family, std::string_view key, std::string* value,
                            bool* found) const {
   rocksdb::Status status =

@@ -55,6 +55,9 @@ class Database {
   }
   const std::string& path() const { return path_; }
 
+  // Writes memtables out and compacts every family down to its last level.
+  absl::Status Compact();
+
   // NOT_FOUND without a sentence is usual, so `*found` tells; a missing key is no error.
   absl::Status Get(Family family, std::string_view key, std::string* value, bool* found) const;
 

@@ -230,8 +230,8 @@ RocksReadView::RocksReadView(const ReadSources& sources, std::shared_ptr<const D
 
 RocksReadView::~RocksReadView() { sources_.database->db()->ReleaseSnapshot(snapshot_); }
 
-// Times without data cost nothing, however far away they are. Whole days stay whole, or the coarsest
-// blocks would not fit any more.
+// Times without data cost nothing, however far away they are. Whole days stay whole, or the
+// coarsest blocks would not fit any more.
 ScanRange RocksReadView::Clamp(const ScanRange& range) const {
   ScanRange clamped = range;
   if (first_unix_ns_ >= last_unix_ns_) {

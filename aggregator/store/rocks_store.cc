@@ -600,4 +600,10 @@ absl::Status RepairRocksStore(const RocksStoreOptions& options) {
   return Database::Repair(options);
 }
 
+absl::Status CompactRocksStore(const RocksStoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<Database>> database = Database::Open(options);
+  if (!database.ok()) return database.status();
+  return (*database)->Compact();
+}
+
 }  // namespace fleetblame::aggregator

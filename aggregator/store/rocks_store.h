@@ -75,6 +75,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenRocksStore(const RocksStoreOptions& o
 // store must not be open.
 absl::Status RepairRocksStore(const RocksStoreOptions& options);
 
+// Rewrites all of a store as small as it goes, as happens in the background in time. The store must
+// not be open.
+absl::Status CompactRocksStore(const RocksStoreOptions& options);
+
 }  // namespace fleetblame::aggregator
 
 #endif  // AGGREGATOR_STORE_ROCKS_STORE_H_

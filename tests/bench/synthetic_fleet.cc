@@ -222,7 +222,9 @@ SyntheticHost::SyntheticHost(const SyntheticFleet* fleet, int index)
     : fleet_(fleet),
       index_(index),
       spool_epoch_(Mix(static_cast<uint64_t>(index), 0x5e)),
-      dictionary_id_(Mix(static_cast<uint64_t>(index), 0xd1)) {}
+      dictionary_id_(Mix(static_cast<uint64_t>(index), 0xd1)),
+      next_start_unix_ns_(fleet->options().first_window_unix_ns),
+      window_ns_(fleet->options().window_ns) {}
 
 v1::Hello SyntheticHost::Hello() const {
   static constexpr const char* kRoles[] = {"db", "web", "queue", "storage"};
@@ -252,8 +254,9 @@ v1::Batch SyntheticHost::NextBatch(const v1::RowBlock** rows) {
   batch.set_spool_epoch(spool_epoch_);
   batch.set_dictionary_id(dictionary_id_);
   v1::Window* window = batch.mutable_window();
-  window->set_start_boot_ns(o.first_window_unix_ns - kBootUnixNs + seq_ * o.window_ns);
-  window->set_end_boot_ns(window->start_boot_ns() + o.window_ns);
+  window->set_start_boot_ns(next_start_unix_ns_ - kBootUnixNs);
+  window->set_end_boot_ns(window->start_boot_ns() + window_ns_);
+  next_start_unix_ns_ += window_ns_;
   window->set_realtime_offset_ns(static_cast<int64_t>(kBootUnixNs));
   window->set_boot_id(absl::StrCat("boot-", index_));
   batch.set_encoding(o.zstd ? v1::Batch::ENCODING_ZSTD : v1::Batch::ENCODING_PLAIN);

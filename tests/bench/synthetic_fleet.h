@@ -70,6 +70,11 @@ class SyntheticHost {
   // The next batch in order; the first one carries the definitions. `rows`, if wanted, is set to
   // the batch's decoded block, owned by the fleet.
   v1::Batch NextBatch(const v1::RowBlock** rows = nullptr);
+  // Where the next window begins and how long it is; by default windows follow each other.
+  void SetNextWindow(uint64_t start_unix_ns, uint64_t length_ns) {
+    next_start_unix_ns_ = start_unix_ns;
+    window_ns_ = length_ns;
+  }
   uint64_t next_seq() const { return seq_ + 1; }
   uint64_t spool_epoch() const { return spool_epoch_; }
 
@@ -78,6 +83,8 @@ class SyntheticHost {
   const int index_;
   const uint64_t spool_epoch_;
   const uint64_t dictionary_id_;
+  uint64_t next_start_unix_ns_;
+  uint64_t window_ns_;
   uint64_t seq_ = 0;
 };
 
