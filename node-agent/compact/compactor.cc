@@ -100,7 +100,8 @@ std::vector<v1::Batch> Compactor::Finish(const Extras& extras) {
   v1::Batch head;
   v1::Window* window = head.mutable_window();
   window->set_start_boot_ns(start_boot_ns_);
-  window->set_end_boot_ns(end_boot_ns_);
+  // A window without length would be refused.
+  window->set_end_boot_ns(std::max(end_boot_ns_, start_boot_ns_ + 1));
   window->set_realtime_offset_ns(extras.realtime_offset_ns);
   window->set_boot_id(options_.boot_id);
 

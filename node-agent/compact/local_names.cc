@@ -2,9 +2,24 @@
 #include "node-agent/compact/local_names.h"
 
 #include "common/intent/intent.h"
+#include "node-agent/compact/utf8.h"
 #include "node-agent/dictionary/device_info.h"
 
 namespace fleetblame::agent {
+namespace {
+
+constexpr size_t kMaxPathBytes = 1024;
+
+// sysfs says what a device's firmware says, which may be anything.
+v1::Device Clean(v1::Device device) {
+  for (std::string* text : {device.mutable_name(), device.mutable_disk(), device.mutable_model(),
+                            device.mutable_persistent_id()}) {
+    *text = ToUtf8(*text);
+  }
+  return device;
+}
+
+}  // namespace
 
 LocalNames::LocalNames(Tracer* tracer, Dictionary* dictionary)
     : tracer_(tracer),
@@ -20,15 +35,15 @@ absl::Status LocalNames::Define(const Snapshot& snapshot) {
   }
   for (const ActorDefinition& definition : snapshot.actors) {
     KnownActor known;
-    known.actor.set_comm(definition.comm);
-    known.actor.set_cgroup(definition.cgroup_path);
+    known.actor.set_comm(ToUtf8(definition.comm));
+    known.actor.set_cgroup(ToUtf8Path(definition.cgroup_path, kMaxPathBytes));
     known.actor.set_cgroup_id(definition.cgroup_id);
     known.actor.set_kernel_thread(definition.kernel_thread);
     actors_[definition.id] = std::move(known);
   }
   for (const FileDefinition& definition : snapshot.files) {
     auto file = std::make_shared<v1::File>();
-    file->set_path(definition.path);
+    file->set_path(ToUtf8Path(definition.path, kMaxPathBytes));
     file->set_fs_major(definition.filesystem.major);
     file->set_fs_minor(definition.filesystem.minor);
     file->set_inode(definition.inode);
@@ -102,7 +117,7 @@ LocalNames::KnownDevice& LocalNames::FindDevice(DeviceNumber device) {
   if (added) {
     // A recording's devices are those of another host.
     it->second.device = replayed_ ? NameDevice(device.major, device.minor)
-                                  : ReadDevice("/sys", device.major, device.minor);
+                                  : Clean(ReadDevice("/sys", device.major, device.minor));
   }
   return it->second;
 }

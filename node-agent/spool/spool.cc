@@ -341,33 +341,55 @@ absl::Status Spool::MakeRoom(uint64_t bytes, uint64_t next_seq) {
 
 bool Spool::Coarsen() {
   if (!options_.coarsen) return false;
-  // Least merged first, oldest first among equals.
+  // What never left the host, in order of its numbers.
   std::vector<std::shared_ptr<Segment>> candidates;
   for (const auto& segment : segments_) {
     if (segment == active_ || segment->header().coarsening >= kMaxCoarsening) continue;
-    if (segment->entries().size() < 2) continue;
+    if (segment->entries().empty()) continue;
     if (segment->entries().front().seq <= std::max(state_.sent_seq, freed_seq_)) continue;
     candidates.push_back(segment);
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    return std::pair(a->header().coarsening, a->entries().front().seq) <
-           std::pair(b->header().coarsening, b->entries().front().seq);
+  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a->entries().front().seq < b->entries().front().seq;
   });
+  // Neighbours that were merged as often go together while they fit one file.
+  std::vector<Segments> groups;
+  uint64_t bytes = 0;
   for (const auto& segment : candidates) {
-    if (CoarsenSegment(segment)) return true;
+    const bool fits = !groups.empty() &&
+                      groups.back().back()->last_seq() + 1 == segment->entries().front().seq &&
+                      groups.back().back()->header().coarsening == segment->header().coarsening &&
+                      bytes + segment->bytes() <= SegmentBytes(options_);
+    if (!fits) {
+      groups.emplace_back();
+      bytes = 0;
+    }
+    groups.back().push_back(segment);
+    bytes += segment->bytes();
+  }
+  // Least merged first, oldest first among equals.
+  std::stable_sort(groups.begin(), groups.end(), [](const Segments& a, const Segments& b) {
+    return a.front()->header().coarsening < b.front()->header().coarsening;
+  });
+  for (const Segments& group : groups) {
+    if (CoarsenGroup(group)) return true;
   }
   return false;
 }
 
-bool Spool::CoarsenSegment(const std::shared_ptr<Segment>& segment) {
+bool Spool::CoarsenGroup(const Segments& group) {
   std::vector<v1::Batch> batches;
-  for (const SegmentEntry& entry : segment->entries()) {
-    auto batch = ReadStored(entry.seq);
-    if (!batch.ok()) return false;
-    batches.push_back(*std::move(batch));
+  uint64_t old_bytes = 0;
+  for (const auto& segment : group) {
+    old_bytes += segment->bytes();
+    for (const SegmentEntry& entry : segment->entries()) {
+      auto batch = ReadStored(entry.seq);
+      if (!batch.ok()) return false;
+      batches.push_back(*std::move(batch));
+    }
   }
-  const uint64_t first = segment->entries().front().seq;
-  const uint64_t last = segment->last_seq();
+  const uint64_t first = group.front()->entries().front().seq;
+  const uint64_t last = group.back()->last_seq();
   const size_t before = batches.size();
   std::vector<v1::Batch> merged = options_.coarsen(std::move(batches));
   if (merged.empty() || merged.size() >= before) return false;
@@ -380,18 +402,15 @@ bool Spool::CoarsenSegment(const std::shared_ptr<Segment>& segment) {
     bytes += kFrameHeaderBytes + frames.back().payload.size();
   }
   // Not worth the precision that it costs: let the oldest go instead.
-  if (bytes > segment->bytes() / 10 * 9) return false;
-  const uint64_t old_bytes = segment->bytes();
-  if (auto status = Replace(first, last, std::move(frames), segment->header().coarsening + 1);
+  if (bytes > old_bytes / 10 * 9) return false;
+  if (auto status = Replace(first, last, std::move(frames), group.front()->header().coarsening + 1);
       !status.ok()) {
     NoteWriteError(status);
     return false;
   }
   stats_.coarsened_batches += before - merged.size();
   LogWarning("the spool is full; neighbouring windows were merged",
-             {{"first_seq", first},
-              {"last_seq", last},
-              {"freed_bytes", old_bytes > bytes ? old_bytes - bytes : 0}});
+             {{"first_seq", first}, {"last_seq", last}, {"freed_bytes", old_bytes - bytes}});
   return true;
 }
 
@@ -757,6 +776,10 @@ void Spool::Free(uint64_t durable_seq) {
   durable_seq = std::min(durable_seq, last_seq_);
   if (durable_seq <= freed_seq_) return;
   freed_seq_ = durable_seq;
+  if (state_.sent_seq < durable_seq) {
+    state_.sent_seq = durable_seq;
+    SaveState();
+  }
   while (!memory_.empty() && memory_.front().last_seq <= freed_seq_) {
     memory_used_ -= memory_.front().frame.payload.size();
     memory_.pop_front();

@@ -125,6 +125,8 @@ class Spool {
     SpoolFrame frame;
   };
 
+  using Segments = std::vector<std::shared_ptr<Segment>>;
+
   explicit Spool(SpoolOptions options);
 
   // ---- recovery
@@ -142,8 +144,7 @@ class Spool {
   absl::Status Roll(uint64_t next_seq) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeRoom(uint64_t bytes, uint64_t next_seq) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Coarsen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool CoarsenSegment(const std::shared_ptr<Segment>& segment)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool CoarsenGroup(const Segments& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SaveState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWriteError(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -178,7 +179,7 @@ class Spool {
   std::unique_ptr<SpoolStateFile> state_file_ ABSL_GUARDED_BY(mutex_);
   SpoolState state_ ABSL_GUARDED_BY(mutex_);
   // By generation, increasing. The last open one is `active_`.
-  std::vector<std::shared_ptr<Segment>> segments_ ABSL_GUARDED_BY(mutex_);
+  Segments segments_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Segment> active_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t freed_seq_ ABSL_GUARDED_BY(mutex_) = 0;
