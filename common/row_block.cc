@@ -300,7 +300,20 @@ bool RowBlockReader::Next(BlockRow* row, bool histograms) {
   }
   wait_at_ += static_cast<int>(wait_size);
   io_at_ += static_cast<int>(io_size);
+  wait_size_ = wait_size;
+  io_size_ = io_size;
   return true;
+}
+
+BucketSpan RowBlockReader::wait_buckets() const {
+  const int at = wait_at_ - static_cast<int>(wait_size_);
+  return {block_.wait_bucket_delta().data() + at, block_.wait_bucket_count().data() + at,
+          wait_size_};
+}
+
+BucketSpan RowBlockReader::io_buckets() const {
+  const int at = io_at_ - static_cast<int>(io_size_);
+  return {block_.io_bucket_delta().data() + at, block_.io_bucket_count().data() + at, io_size_};
 }
 
 }  // namespace fleetblame

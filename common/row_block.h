@@ -64,6 +64,15 @@ class RowBlockBuilder {
 // `max_rows` rows. Whatever passes can be read by RowBlockReader without further checks.
 absl::Status ValidateRowBlock(const v1::RowBlock& block, uint64_t max_rows);
 
+// One row's histogram as it stands in a block: `size` buckets, each as its distance from the one
+// before (the first from 0), and their counts. For those who add up many rows and do not want a
+// SparseHistogram of each.
+struct BucketSpan {
+  const uint32_t* deltas = nullptr;
+  const uint64_t* counts = nullptr;
+  uint32_t size = 0;
+};
+
 // Walks a validated block, which must outlive the reader.
 class RowBlockReader {
  public:
@@ -72,11 +81,19 @@ class RowBlockReader {
   // `*row` stay empty, which is several times faster.
   bool Next(BlockRow* row, bool histograms = true);
 
+  // Histograms of the row that Next returned last, whatever its `histograms` was. Valid as long as
+  // the block.
+  BucketSpan wait_buckets() const;
+  BucketSpan io_buckets() const;
+
  private:
   const v1::RowBlock& block_;
   int row_ = 0;
+  // Where the buckets of the next row begin, and how many the last one had.
   int wait_at_ = 0;
   int io_at_ = 0;
+  uint32_t wait_size_ = 0;
+  uint32_t io_size_ = 0;
 };
 
 }  // namespace fleetblame

@@ -225,5 +225,40 @@ TEST(RowBlock, RandomDamageNeverHurtsTheReader) {
   EXPECT_GT(refused, 100);
 }
 
+TEST(RowBlockTest, BucketSpansAreThoseOfTheLastRow) {
+  RowBlockBuilder builder;
+  BlockRow row;
+  builder.Add(row);
+  row.device = 1;
+  row.wait.Add(3, 10);
+  row.wait.Add(8, 20);
+  row.io.Add(100, 7);
+  builder.Add(row);
+  row.device = 2;
+  row.wait.clear();
+  row.io.Add(193, 1);
+  builder.Add(row);
+  const v1::RowBlock block = builder.Finish();
+  RowBlockReader expected(block);
+  RowBlockReader reader(block);
+  for (bool histograms : {false, true, false}) {
+    BlockRow want, read;
+    ASSERT_TRUE(expected.Next(&want));
+    ASSERT_TRUE(reader.Next(&read, histograms));
+    SparseHistogram wait, io;
+    auto unpack = [](const BucketSpan& span, SparseHistogram* out) {
+      int bucket = 0;
+      for (uint32_t i = 0; i < span.size; ++i) {
+        bucket += static_cast<int>(span.deltas[i]);
+        out->Add(bucket, span.counts[i]);
+      }
+    };
+    unpack(reader.wait_buckets(), &wait);
+    unpack(reader.io_buckets(), &io);
+    EXPECT_EQ(wait.entries(), want.wait.entries());
+    EXPECT_EQ(io.entries(), want.io.entries());
+  }
+}
+
 }  // namespace
 }  // namespace fleetblame

@@ -44,14 +44,13 @@ struct Sums {
 // adding to a sparse histogram, and thousands of them still fit.
 class DenseHistogram {
  public:
-  void Add(const SparseHistogram& other) {
-    for (const auto& [bucket, count] : other.entries()) {
-      size_t at = static_cast<size_t>(bucket) - base_;
-      if (at >= counts_.size()) {
-        Grow(bucket);
-        at = static_cast<size_t>(bucket) - base_;
-      }
-      counts_[at] += count;
+  void Add(const BucketSpan& span) {
+    size_t bucket = 0;
+    for (uint32_t i = 0; i < span.size; ++i) {
+      bucket += span.deltas[i];
+      // Below base_ this wraps to a large number.
+      if (bucket - base_ >= counts_.size()) Grow(bucket);
+      counts_[bucket - base_] += span.counts[i];
     }
   }
   void Merge(const DenseHistogram& other);
@@ -64,16 +63,25 @@ class DenseHistogram {
   std::vector<uint64_t> counts_;
 };
 
+// The histograms of one row, where they stand in its block.
+struct RowHistograms {
+  explicit RowHistograms(const RowBlockReader& reader)
+      : wait(reader.wait_buckets()), io(reader.io_buckets()) {}
+  BucketSpan wait;
+  BucketSpan io;
+};
+
 struct Aggregate {
   Sums sums;
   DenseHistogram wait;
   DenseHistogram io;
 
-  // With the row's histograms as far as the reader filled them.
-  void Add(const BlockRow& row) {
+  // Without histograms when those are null.
+  void Add(const BlockRow& row, const RowHistograms* histograms) {
     sums.Add(row);
-    wait.Add(row.wait);
-    io.Add(row.io);
+    if (histograms == nullptr) return;
+    wait.Add(histograms->wait);
+    io.Add(histograms->io);
   }
   void Merge(const Aggregate& other);
   void Store(v1::Metrics* out) const;

@@ -38,7 +38,7 @@ absl::StatusOr<GroupResult> ByHost(QueryFrame* frame, const RowFilter& filter, v
   GroupQuery query;
   query.grouping = &grouping;
   query.filter = &filter;
-  query.plan = PlanScan(grouping, filter, frame->hosts(), frame->range());
+  query.plan = PlanScan(grouping, filter, frame->hosts(), frame->range(), 0);
   query.limit = std::numeric_limits<size_t>::max();
   query.histograms = histograms;
   // Every host is in the answer: dropping histograms for a second pass would gain nothing.

@@ -37,7 +37,8 @@ absl::Status Coverage(QueryRun& run, const v1::CoverageRequest& request,
   GroupQuery query;
   query.grouping = &grouping;
   query.filter = &filter;
-  query.plan = PlanScan(grouping, filter, (*frame)->hosts(), (*frame)->range());
+  query.plan = PlanScan(grouping, filter, (*frame)->hosts(), (*frame)->range(),
+                        run.options->max_host_blocks);
   query.histograms = false;
   absl::StatusOr<GroupResult> result = RunGroups((*frame)->env(), (*frame)->names(), query);
   if (!result.ok()) return result.status();

@@ -31,16 +31,18 @@ class IntentWorker : public BlockWorker {
 
   bool OnBlock(const ScannedBlock& block) override {
     RowBlockReader reader(*block.rows);
-    while (reader.Next(&row_)) {
+    while (reader.Next(&row_, false)) {
       const bool dirtier = row_.dirtier_intent == intent_;
       const bool issuer = row_.issuer_intent == intent_;
       if (!dirtier && !issuer) continue;
       totals_.Add(row_);
-      if (issuer && !issued_.Add(GroupKey(), block.host, row_, context_)) return false;
+      const RowHistograms histograms(reader);
+      const HostNumber host = block.host;
+      if (issuer && !issued_.Add(GroupKey(), host, row_, &histograms, context_)) return false;
       if (!dirtier) continue;
-      if (!total_.Add(GroupKey(), block.host, row_, context_)) return false;
+      if (!total_.Add(GroupKey(), host, row_, &histograms, context_)) return false;
       for (size_t i = 0; i < tables_.size(); ++i) {
-        if (!tables_[i].Add(keys_[i].Make(block.host, row_), block.host, row_, context_)) {
+        if (!tables_[i].Add(keys_[i].Make(host, row_), host, row_, &histograms, context_)) {
           return false;
         }
       }

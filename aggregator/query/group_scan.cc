@@ -25,10 +25,12 @@ class GroupWorker : public BlockWorker {
     }
     const bool histograms = query_->histograms && !dropped_;
     RowBlockReader reader(*block.rows);
-    while (reader.Next(&row_, histograms)) {
+    while (reader.Next(&row_, false)) {
       if (!tester_.Passes(row_)) continue;
       totals_.Add(row_);
-      if (!table_.Add(keys_.Make(block.host, row_), block.host, row_, context_)) return false;
+      const RowHistograms found(reader);
+      const RowHistograms* use = histograms ? &found : nullptr;
+      if (!table_.Add(keys_.Make(block.host, row_), block.host, row_, use, context_)) return false;
     }
     if (table_.size() > query_->lean_groups) lean_->store(true, std::memory_order_relaxed);
     return true;
@@ -61,12 +63,12 @@ class HistogramWorker : public BlockWorker {
 
   bool OnBlock(const ScannedBlock& block) override {
     RowBlockReader reader(*block.rows);
-    while (reader.Next(&row_)) {
+    while (reader.Next(&row_, false)) {
       if (!tester_.Passes(row_)) continue;
       auto at = wanted_->find(keys_.Make(block.host, row_));
       if (at == wanted_->end()) continue;
-      found_[at->second].first.Add(row_.wait);
-      found_[at->second].second.Add(row_.io);
+      found_[at->second].first.Add(reader.wait_buckets());
+      found_[at->second].second.Add(reader.io_buckets());
     }
     return true;
   }
@@ -86,6 +88,13 @@ std::vector<BlockWorker*> Pointers(const std::vector<std::unique_ptr<Worker>>& w
   std::vector<BlockWorker*> out;
   for (const auto& w : workers) out.push_back(w.get());
   return out;
+}
+
+// Whether the answer can hold but a small part of the hosts that must be read.
+bool FewOfManyHosts(const ScanEnv& env, const GroupQuery& query) {
+  constexpr size_t kMany = 4;
+  return query.plan.source == ScanPlan::Source::kHosts && query.grouping->Has(v1::DIMENSION_HOST) &&
+         env.hosts->size() / kMany > query.limit;
 }
 
 absl::Status ReadHistograms(const ScanEnv& env, Names* names, const GroupQuery& query,
@@ -127,7 +136,7 @@ void Totals::Merge(const Totals& other) {
 }
 
 bool GroupTable::Add(const GroupKey& key, HostNumber host, const BlockRow& row,
-                     QueryContext* context) {
+                     const RowHistograms* histograms, QueryContext* context) {
   auto [at, inserted] = index_.try_emplace(key, static_cast<uint32_t>(groups_.size()));
   if (inserted) {
     if (!context->ChargeGroup()) {
@@ -137,7 +146,7 @@ bool GroupTable::Add(const GroupKey& key, HostNumber host, const BlockRow& row,
     groups_.emplace_back();
   }
   Group& group = groups_[at->second];
-  group.total.Add(row);
+  group.total.Add(row, histograms);
   if (host != 0 && host != group.last_host) {
     group.last_host = host;
     CountHost(at->second, host);
@@ -204,7 +213,7 @@ Ranking Rank(const GroupTable& table, const Grouping& grouping, const Names& nam
 }
 
 absl::StatusOr<GroupResult> RunGroups(const ScanEnv& env, Names* names, const GroupQuery& query) {
-  std::atomic<bool> lean{false};
+  std::atomic<bool> lean{query.histograms && FewOfManyHosts(env, query)};
   std::vector<std::unique_ptr<GroupWorker>> workers;
   for (int i = 0; i < ScanWorkers(env.helpers); ++i) {
     workers.push_back(std::make_unique<GroupWorker>(&query, &env, names, &lean));

@@ -3,9 +3,10 @@
 // Sums rows by group and keeps the largest: what Top answers with, and the first half of Series and
 // GetIntent.
 //
-// Histograms of very many groups would not fit. Once there are more than kLeanGroups of them, the
-// scan goes on without histograms, and those of the groups that made it into the answer are read in
-// a second pass.
+// Histograms of very many groups would not fit, and adding them up is half of the work. Once there
+// are more than kLeanGroups of them, the scan goes on without histograms, and those of the groups
+// that made it into the answer are read in a second pass. When few of many hosts will be in the
+// answer, the second pass reads those hosts only, and the first is lean from its beginning.
 //
 // Threading: RunGroups may be called from any thread and blocks. Errors: those of Scan, and
 // RESOURCE_EXHAUSTED for more groups than the budget allows.
@@ -54,7 +55,8 @@ class GroupTable {
   explicit GroupTable(bool hosts_in_order = true) : hosts_in_order_(hosts_in_order) {}
 
   // False when `context` allows no further group.
-  bool Add(const GroupKey& key, HostNumber host, const BlockRow& row, QueryContext* context);
+  bool Add(const GroupKey& key, HostNumber host, const BlockRow& row,
+           const RowHistograms* histograms, QueryContext* context);
   // Adds what a worker for other hosts has gathered.
   void Merge(GroupTable&& other);
   void DropHistograms();

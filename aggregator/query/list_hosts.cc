@@ -45,7 +45,8 @@ absl::Status ListHosts(QueryRun& run, const v1::ListHostsRequest& request,
   GroupQuery query;
   query.grouping = &grouping;
   query.filter = &filter;
-  query.plan = PlanScan(grouping, filter, (*frame)->hosts(), (*frame)->range());
+  query.plan = PlanScan(grouping, filter, (*frame)->hosts(), (*frame)->range(),
+                        run.options->max_host_blocks);
   query.limit = std::numeric_limits<size_t>::max();
   query.histograms = false;
   absl::StatusOr<GroupResult> result = RunGroups((*frame)->env(), (*frame)->names(), query);

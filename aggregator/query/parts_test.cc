@@ -117,15 +117,13 @@ TEST(DenseHistogramTest, EqualsTheSparseOne) {
   SparseHistogram sparse;
   DenseHistogram left, right;
   for (int bucket : corners) {
-    SparseHistogram one;
-    one.Add(bucket, static_cast<uint64_t>(bucket) + 1);
-    (bucket % 2 == 0 ? left : right).Add(one);
+    const uint32_t at[] = {static_cast<uint32_t>(bucket), static_cast<uint32_t>(193 - bucket)};
+    const uint64_t counts[] = {static_cast<uint64_t>(bucket) + 1, 1};
+    (bucket % 2 == 0 ? left : right).Add(BucketSpan{&at[0], &counts[0], 1});
     // From the middle outward too.
-    SparseHistogram other;
-    other.Add(193 - bucket, 1);
-    left.Add(other);
-    sparse.Merge(one);
-    sparse.Merge(other);
+    left.Add(BucketSpan{&at[1], &counts[1], 1});
+    sparse.Add(bucket, counts[0]);
+    sparse.Add(193 - bucket, 1);
   }
   DenseHistogram sum;
   sum.Merge(left);

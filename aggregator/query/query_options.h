@@ -27,6 +27,9 @@ struct QueryOptions {
   int scan_helpers = 1;
 
   QueryBudget budget;
+  // Blocks of hosts (a host has some 50 for a day) beyond which the sums of the whole fleet answer
+  // where they can. Then groups do not tell how many hosts they are from.
+  uint64_t max_host_blocks = 12'000;
   // The longest that a query may take, and what one without a deadline of its own gets.
   absl::Duration max_duration = absl::Seconds(60);
 

@@ -118,15 +118,23 @@ void ScanFacts::Merge(const ScanFacts& other) {
   hosts_with_data += other.hosts_with_data;
 }
 
+// Whole days, and at both ends as many hours, tens of minutes and so on as there are on average.
+uint64_t BlocksOfHost(const ResolvedRange& range) {
+  const uint64_t ns = range.length_ns();
+  return 1 + ns / kDayNs + std::min<uint64_t>(ns / kHourNs, 24) +
+         std::min<uint64_t>(ns / (10 * kMinuteNs), 6) + std::min<uint64_t>(ns / kMinuteNs, 10) +
+         std::min<uint64_t>(ns / (10 * kSecondNs), 6);
+}
+
 ScanPlan PlanScan(const Grouping& grouping, const RowFilter& filter, const HostSet& hosts,
-                  const ResolvedRange& range) {
+                  const ResolvedRange& range, uint64_t max_host_blocks) {
   ScanPlan plan;
   plan.range.start_unix_ns = range.start_unix_ns;
   plan.range.end_unix_ns = range.end_unix_ns;
   if (!filter.intents().empty() && hosts.size() > kIntentScanMinHosts) {
     plan.source = ScanPlan::Source::kIntents;
     plan.intents = filter.intents();
-  } else if (hosts.everything() && hosts.size() >= kFleetScanMinHosts &&
+  } else if (hosts.everything() && hosts.size() * BlocksOfHost(range) > max_host_blocks &&
              !grouping.Has(v1::DIMENSION_HOST) && !grouping.Has(v1::DIMENSION_FILE) &&
              !filter.uses_files()) {
     plan.source = ScanPlan::Source::kFleet;

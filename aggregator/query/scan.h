@@ -38,13 +38,16 @@ struct ScanPlan {
   ScanRange range;
 };
 
-// Hosts from which on the fleet's sums are read instead of each host's.
-inline constexpr size_t kFleetScanMinHosts = 64;
 // Up to so many hosts, reading everything of them is cheaper than finding an intent in the fleet.
 inline constexpr size_t kIntentScanMinHosts = 8;
 
+// About how many blocks cover a range of one host.
+uint64_t BlocksOfHost(const ResolvedRange& range);
+
+// The fleet's sums are read where that is possible and the blocks of all hosts would be more than
+// `max_host_blocks`: they are much fewer, but do not tell hosts apart.
 ScanPlan PlanScan(const Grouping& grouping, const RowFilter& filter, const HostSet& hosts,
-                  const ResolvedRange& range);
+                  const ResolvedRange& range, uint64_t max_host_blocks);
 
 // What a scan saw, whatever its workers made of it.
 struct ScanFacts {

@@ -30,14 +30,15 @@ class SearchWorker : public BlockWorker {
 
   bool OnBlock(const ScannedBlock& block) override {
     RowBlockReader reader(*block.rows);
-    while (reader.Next(&row_)) {
+    while (reader.Next(&row_, false)) {
       const bool dirtier = wanted_->contains(row_.dirtier_intent);
       const bool issuer =
           row_.issuer_intent != row_.dirtier_intent && wanted_->contains(row_.issuer_intent);
       if (!dirtier && !issuer) continue;
       totals_.Add(row_);
-      if (dirtier && !Add(row_.dirtier_intent, block.host)) return false;
-      if (issuer && !Add(row_.issuer_intent, block.host)) return false;
+      const RowHistograms histograms(reader);
+      if (dirtier && !Add(row_.dirtier_intent, block.host, histograms)) return false;
+      if (issuer && !Add(row_.issuer_intent, block.host, histograms)) return false;
     }
     return true;
   }
@@ -46,10 +47,10 @@ class SearchWorker : public BlockWorker {
   const Totals& totals() const { return totals_; }
 
  private:
-  bool Add(IntentNumber intent, HostNumber host) {
+  bool Add(IntentNumber intent, HostNumber host, const RowHistograms& histograms) {
     GroupKey key;
     key.parts[0] = intent;
-    return table_.Add(key, host, row_, context_);
+    return table_.Add(key, host, row_, &histograms, context_);
   }
 
   const absl::flat_hash_map<IntentNumber, std::vector<uint32_t>>* wanted_;

@@ -49,12 +49,13 @@ class SeriesWorker : public BlockWorker {
     if (step == steps_->count) return true;
     seen_[step] = true;
     RowBlockReader reader(*block.rows);
-    while (reader.Next(&row_)) {
+    while (reader.Next(&row_, false)) {
       if (!tester_.Passes(row_)) continue;
       totals_.Add(row_);
       auto line = lines_->find(keys_.Make(block.host, row_));
       if (line == lines_->end()) continue;
-      totals_by_line_[line->second].total.Add(row_);
+      const RowHistograms histograms(reader);
+      totals_by_line_[line->second].total.Add(row_, &histograms);
       const size_t at = line->second * steps_->count + step;
       cells_[at].sums.Add(row_);
       CountHost(line->second, at, block.host);
@@ -127,8 +128,8 @@ class PresenceWorker : public BlockWorker {
 };
 
 ScanPlan SecondPlan(const Grouping& grouping, const RowFilter& filter, const HostSet& hosts,
-                    const ResolvedRange& range, Level coarsest) {
-  ScanPlan plan = PlanScan(grouping, filter, hosts, range);
+                    const ResolvedRange& range, uint64_t max_host_blocks, Level coarsest) {
+  ScanPlan plan = PlanScan(grouping, filter, hosts, range, max_host_blocks);
   // Which steps have data at all must be known of the chosen hosts: the sums of the fleet tell it
   // of all hosts, the blocks of an intent of none.
   if (plan.source == ScanPlan::Source::kIntents && !hosts.everything()) {
@@ -232,7 +233,8 @@ absl::Status Series(QueryRun& run, const v1::SeriesRequest& request, v1::SeriesR
   GroupQuery first;
   first.grouping = &*grouping;
   first.filter = &*filter;
-  first.plan = PlanScan(*grouping, *filter, frame.hosts(), frame.range());
+  first.plan =
+      PlanScan(*grouping, *filter, frame.hosts(), frame.range(), run.options->max_host_blocks);
   first.order = *order;
   first.limit = *limit;
   first.histograms = false;
@@ -247,7 +249,8 @@ absl::Status Series(QueryRun& run, const v1::SeriesRequest& request, v1::SeriesR
   Lines lines;
   for (size_t i = 0; i < ranking.top.size(); ++i) lines.emplace(ranking.top[i].key, i);
 
-  ScanPlan plan = SecondPlan(*grouping, *filter, frame.hosts(), frame.range(), steps->coarsest);
+  ScanPlan plan = SecondPlan(*grouping, *filter, frame.hosts(), frame.range(),
+                             run.options->max_host_blocks, steps->coarsest);
   std::vector<std::unique_ptr<SeriesWorker>> workers;
   std::vector<BlockWorker*> pointers;
   for (int i = 0; i < ScanWorkers(run.helpers); ++i) {

@@ -28,7 +28,8 @@ absl::Status Top(QueryRun& run, const v1::TopRequest& request, v1::TopResponse* 
   GroupQuery query;
   query.grouping = &*grouping;
   query.filter = &*filter;
-  query.plan = PlanScan(*grouping, *filter, (*frame)->hosts(), (*frame)->range());
+  query.plan = PlanScan(*grouping, *filter, (*frame)->hosts(), (*frame)->range(),
+                        run.options->max_host_blocks);
   query.order = *order;
   query.limit = *limit;
   absl::StatusOr<GroupResult> result = RunGroups((*frame)->env(), (*frame)->names(), query);
