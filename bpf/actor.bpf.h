@@ -77,12 +77,25 @@ __noinline u32 intern_actor(u32 level) {
   return id;
 }
 
-static __always_inline u64 css_cgroup_id(struct cgroup* cgroup) {
-  return BPF_CORE_READ(cgroup, kn, id);
+/* The version 2 cgroup when it says more than "root", else that of one version 1 controller. */
+static __always_inline void fill_cgroup_typed(struct task_struct* task, struct fb_actor_key* key) {
+  struct css_set* set = task->cgroups;
+  struct cgroup* cgroup = set->dfl_cgrp;
+  u32 v1 = config.cgroup_v1_subsystem;
+  if (v1 < 12 && cgroup->level == 0) {
+    struct cgroup_subsys_state* css = 0;
+    bpf_core_read(&css, sizeof(css), &set->subsys[v1]);
+    struct cgroup* old = BPF_CORE_READ(css, cgroup);
+    if (old && BPF_CORE_READ(old, level) > 0) {
+      key->cgroup_id = BPF_CORE_READ(old, kn, id);
+      key->flags |= FB_ACTOR_CGROUP_V1;
+      return;
+    }
+  }
+  key->cgroup_id = cgroup->kn->id;
 }
 
-/* The version 2 cgroup when it says more than "root", else that of one version 1 controller. */
-static __always_inline void fill_cgroup(struct task_struct* task, struct fb_actor_key* key) {
+static __always_inline void fill_cgroup_plain(struct task_struct* task, struct fb_actor_key* key) {
   struct css_set* set = BPF_CORE_READ(task, cgroups);
   struct cgroup* cgroup = BPF_CORE_READ(set, dfl_cgrp);
   u32 v1 = config.cgroup_v1_subsystem;
@@ -95,20 +108,22 @@ static __always_inline void fill_cgroup(struct task_struct* task, struct fb_acto
       key->flags |= FB_ACTOR_CGROUP_V1;
     }
   }
-  key->cgroup_id = css_cgroup_id(cgroup);
+  key->cgroup_id = BPF_CORE_READ(cgroup, kn, id);
 }
 
 /* Number of the actor that runs now; 0 when there is none free. */
 static __always_inline u32 current_actor(struct scratch* s) {
-  struct task_struct* task = (void*)bpf_get_current_task();
-  u32 flags = BPF_CORE_READ(task, flags);
+  u32 flags = TASK_READ(flags);
   struct fb_actor_key* key = &s->actor.key;
   key->flags = 0;
   key->reserved = 0;
-  fill_cgroup(task, key);
+  if (TYPED_TASK)
+    fill_cgroup_typed(bpf_get_current_task_btf(), key);
+  else
+    fill_cgroup_plain((struct task_struct*)bpf_get_current_task(), key);
   if (flags & PF_IO_WORKER) {
     /* A worker of io_uring works for its process. */
-    struct task_struct* leader = BPF_CORE_READ(task, group_leader);
+    struct task_struct* leader = (void*)TASK_READ(group_leader);
     bpf_core_read(key->comm, sizeof(key->comm), &leader->comm);
   } else {
     bpf_get_current_comm(key->comm, sizeof(key->comm));

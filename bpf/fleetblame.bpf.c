@@ -307,8 +307,7 @@ int xfs_trans_commit(u64* ctx) {
 
 /* A worker that finishes IO comes across the inode it does so for. */
 static __always_inline int hint(struct inode* inode) {
-  struct task_struct* current = (void*)bpf_get_current_task();
-  if (!(BPF_CORE_READ(current, flags) & PF_KTHREAD)) return 0;
+  if (!(TASK_READ(flags) & PF_KTHREAD)) return 0;
   u32 tid = current_tid();
   struct task_state* task = task_state(tid);
   if (task && task->taken_act) return 0;

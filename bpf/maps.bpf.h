@@ -122,26 +122,57 @@ static __always_inline void count(u32 which) {
   if (counter) *counter += 1;
 }
 
+/*
+ * Fields of the running thread. From 5.11 on the kernel hands out a typed pointer, through which a
+ * field is one load; before, each step is a call.
+ */
+#define TYPED_TASK bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)
+#define TASK_READ(...)                                                                       \
+  ({                                                                                         \
+    u64 read_value;                                                                          \
+    if (TYPED_TASK)                                                                          \
+      read_value = (u64)(bpf_get_current_task_btf()->__VA_ARGS__);                           \
+    else                                                                                     \
+      read_value = (u64)BPF_CORE_READ((struct task_struct*)bpf_get_current_task(), __VA_ARGS__); \
+    read_value;                                                                              \
+  })
+
 /* --- Scratch memory: one piece for each hook that is running on this CPU --- */
 #define STACK_COPY_BYTES 8192
 #define STACK_TABLE 1024
-#define STACK_MARKS 80
+#define STACK_TABLES 2
+#define STACK_MARKS 72
+#define STACK_TOP_MARKS 4
 
-/* A stack that was walked once, and where its return addresses lay. */
+/*
+ * A stack that was walked once, and where its return addresses lay: counted from the innermost
+ * frame, but for those next to the top of stack memory, which are counted from there. Between the
+ * two, the kernel moves the stack of each system call by a random number of bytes.
+ */
 struct known_stack {
   u64 key;
-  u32 marks;
   u32 stack;
-  u32 address[STACK_MARKS]; /* low halves */
+  u16 marks;
+  u16 top_marks;
+  u32 top_address[STACK_TOP_MARKS]; /* low halves */
+  u16 top_offset[STACK_TOP_MARKS];
+  u32 address[STACK_MARKS];
   u16 offset[STACK_MARKS];
 };
-#define KNOWN_STACKS 256
+/* Candidates for one hook in one system call. */
+#define KNOWN_WAYS 8
+struct known_set {
+  u32 recent; /* way that was right last */
+  u32 next;   /* way to give up next */
+  struct known_stack way[KNOWN_WAYS];
+};
+#define KNOWN_SETS 64
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, KNOWN_STACKS);
+  __uint(max_entries, KNOWN_SETS);
   __type(key, u32);
-  __type(value, struct known_stack);
-} known_stacks SEC(".maps");
+  __type(value, struct known_set);
+} known_sets SEC(".maps");
 
 struct scratch {
   u64 owner; /* address of the hook's context: also the lowest stack address of interest */
@@ -151,8 +182,9 @@ struct scratch {
   u32 depth;
   u64 raw[FB_MAX_FRAMES];
   struct known_stack learnt;
+  u32 top_from; /* where the part counted from the top begins */
   struct fb_stack stack;
-  u8 table[2][STACK_TABLE];
+  u8 table[STACK_TABLES][STACK_TABLE];
   u8 found[FB_MAX_FRAMES];
   u8 copy[STACK_COPY_BYTES];
   struct fb_origin origin;
@@ -200,7 +232,7 @@ struct blank {
   struct fb_block_group blocks;
   struct fb_ledger ledger;
   struct task_state task;
-  u8 table[2][STACK_TABLE];
+  u8 table[STACK_TABLES][STACK_TABLE];
 };
 FB_ARRAY(blanks, struct blank, 1);
 

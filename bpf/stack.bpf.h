@@ -3,10 +3,10 @@
  * The number of the kernel stack that a hook runs on.
  *
  * Walking a stack costs microseconds, so a walk is remembered together with the places at which its
- * return addresses lay in stack memory. When a hook comes again at the same depth, the stack memory
- * is copied once and every remembered place compared. Equal means: the same frames. Seen from the
- * innermost frame outwards, each return address decides the size of its frame and so where the next
- * one lies; if all are equal, the walk would go the same way. Nothing is guessed.
+ * return addresses lay in stack memory. When the hook comes again in the same system call, the stack
+ * memory is copied once and every remembered place compared. Equal means: the same frames. Seen
+ * from the innermost frame outwards, each return address decides the size of its frame and so where
+ * the next one lies; if all are equal, the walk would go the same way. Nothing is guessed.
  */
 #ifndef BPF_STACK_BPF_H_
 #define BPF_STACK_BPF_H_
@@ -22,8 +22,7 @@ static __always_inline u32 table_slot(u32 which, u64 address) {
 
 /* Copies the used part of the stack into scratch. False: not on a thread's stack, or too deep. */
 static __always_inline bool copy_stack(struct scratch* s) {
-  struct task_struct* task = (void*)bpf_get_current_task();
-  u64 base = (u64)BPF_CORE_READ(task, stack);
+  u64 base = TASK_READ(stack);
   u64 used = s->owner - base;
   if (used >= 4 * THREAD_STACK_ALIGN) return false;
   u64 depth = THREAD_STACK_ALIGN - (used & (THREAD_STACK_ALIGN - 1));
@@ -33,6 +32,43 @@ static __always_inline bool copy_stack(struct scratch* s) {
   return bpf_probe_read_kernel(s->copy, depth, (void*)s->owner) == 0;
 }
 
+/* Bytes at the top of a user thread's stack that no random offset moves: the saved registers. */
+#define STACK_TOP_BYTES 256u
+
+static __always_inline u32 known_set_index(u64 key) {
+  return (u32)((key * 0x9E3779B97F4A7C15ull) >> 40) & (KNOWN_SETS - 1);
+}
+
+static __always_inline bool same_stack(const struct scratch* s, const struct known_stack* known,
+                                       u32 depth) {
+  u32 marks = known->marks;
+  for (u32 i = 0; i < STACK_MARKS; ++i) {
+    if (i >= marks) break;
+    u32 at = known->offset[i] & (STACK_COPY_BYTES - 8);
+    if (*(u32*)(s->copy + at) != known->address[i]) return false;
+  }
+  u32 top_marks = known->top_marks;
+  for (u32 i = 0; i < STACK_TOP_MARKS; ++i) {
+    if (i >= top_marks) break;
+    u32 at = (depth - known->top_offset[i]) & (STACK_COPY_BYTES - 8);
+    if (*(u32*)(s->copy + at) != known->top_address[i]) return false;
+  }
+  return marks + top_marks > 0;
+}
+
+/* Compares one way of a set. The stack number if it is the current stack, else 0. */
+__noinline u32 try_way(u32 level, u32 index, u32 way) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
+  if (!s || !set) return 0;
+  struct known_stack* known = &set->way[way & (KNOWN_WAYS - 1)];
+  if (known->key != s->key) return 0;
+  u32 stack = known->stack;
+  if (!same_stack(s, known, s->depth)) return 0;
+  /* An interrupt may have put another stack here meanwhile. */
+  return known->key == s->key && known->stack == stack ? stack : 0;
+}
+
 /* Stack number if this very stack is known, else 0. Prepares scratch for learn_stack. */
 __noinline u32 known_stack(u32 level, u32 hook) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -40,26 +76,36 @@ __noinline u32 known_stack(u32 level, u32 hook) {
   s->key = 0;
   if (!copy_stack(s)) return 0;
   u32 depth = s->depth;
-  /* Number of the system call, if there is one: it lies at a fixed place below the top. */
-  u32 hint = 0;
-  if (depth > 64) hint = *(u32*)(s->copy + ((depth - 48) & (STACK_COPY_BYTES - 8)));
-  u64 key = ((u64)hook << 48) | ((u64)hint << 16) | depth;
+  u64 key = (u64)hook << 48;
+  if (TASK_READ(flags) & PF_KTHREAD) {
+    s->top_from = depth;
+    key |= 1ull << 63 | depth;
+  } else {
+    s->top_from = depth > STACK_TOP_BYTES ? depth - STACK_TOP_BYTES : 0;
+    /* The number of the system call lies at a fixed place below the top. */
+    if (depth > 64) key |= *(u32*)(s->copy + ((depth - 48) & (STACK_COPY_BYTES - 8)));
+  }
   s->key = key;
-  u32 slot = (u32)((key * 0x9E3779B97F4A7C15ull) >> 40);
+  u32 index = known_set_index(key);
+  struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
+  if (!set) return 0;
+  u32 recent = set->recent;
+  for (u32 i = 0; i < KNOWN_WAYS; ++i) {
+    u32 way = (recent + i) & (KNOWN_WAYS - 1);
+    u32 stack = try_way(level, index, way);
+    if (!stack) continue;
+    if (i) set->recent = way;
+    return stack;
+  }
+  return 0;
+}
+
+/* 1 + the number of a walked frame with this address; 0 = none. */
+static __always_inline u32 frame_of(const struct scratch* s, u64 address) {
 #pragma unroll
-  for (u32 way = 0; way < 2; ++way) {
-    u32 index = (slot ^ way) & (KNOWN_STACKS - 1);
-    struct known_stack* known = bpf_map_lookup_elem(&known_stacks, &index);
-    if (!known || known->key != key) continue;
-    u32 marks = known->marks;
-    u32 stack = known->stack;
-    u32 i;
-    for (i = 0; i < STACK_MARKS; ++i) {
-      if (i >= marks) break;
-      u32 at = known->offset[i] & (STACK_COPY_BYTES - 8);
-      if (*(u32*)(s->copy + at) != known->address[i]) break;
-    }
-    if (i >= marks && known->key == key && known->stack == stack) return stack;
+  for (u32 which = 0; which < STACK_TABLES; ++which) {
+    u32 number = s->table[which][table_slot(which, address) & (STACK_TABLE - 1)];
+    if (number && s->raw[(number - 1) & (FB_MAX_FRAMES - 1)] == address) return number;
   }
   return 0;
 }
@@ -69,14 +115,18 @@ __noinline int note_word(u32 level, u32 at) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
   u64 word = *(u64*)(s->copy + (at & (STACK_COPY_BYTES - 8)));
-  u32 frame = 0;
-#pragma unroll
-  for (u32 which = 0; which < 2; ++which) {
-    u32 number = s->table[which][table_slot(which, word) & (STACK_TABLE - 1)];
-    if (number && s->raw[(number - 1) & (FB_MAX_FRAMES - 1)] == word) frame = number;
-  }
+  u32 frame = frame_of(s, word);
   if (!frame) return 0;
   s->found[(frame - 1) & (FB_MAX_FRAMES - 1)] = 1;
+  if (at >= s->top_from) {
+    u32 marks = s->learnt.top_marks;
+    if (marks < STACK_TOP_MARKS) {
+      s->learnt.top_offset[marks] = s->depth - at;
+      s->learnt.top_address[marks] = (u32)word;
+    }
+    s->learnt.top_marks = marks + 1;
+    return 0;
+  }
   u32 marks = s->learnt.marks;
   if (marks < STACK_MARKS) {
     s->learnt.offset[marks] = at;
@@ -142,7 +192,7 @@ lost:
   return FB_STACK_LOST;
 }
 
-/* Finds walked addresses by value: fills the two tables of scratch. */
+/* Fills the tables of scratch, which find walked addresses by value. */
 __noinline int index_frames(u32 level, u32 frames) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   const struct blank* empty = blank();
@@ -150,11 +200,17 @@ __noinline int index_frames(u32 level, u32 frames) {
   bpf_probe_read_kernel(s->table, sizeof(s->table), empty->table);
   bpf_probe_read_kernel(s->found, sizeof(s->found), empty->table);
   s->learnt.marks = 0;
+  s->learnt.top_marks = 0;
   for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
     if (i >= frames) break;
     u64 address = s->raw[i];
-    s->table[0][table_slot(0, address) & (STACK_TABLE - 1)] = i + 1;
-    s->table[1][table_slot(1, address) & (STACK_TABLE - 1)] = i + 1;
+    if (frame_of(s, address)) continue; /* recursion */
+    u32 first = table_slot(0, address) & (STACK_TABLE - 1);
+    u32 second = table_slot(1, address) & (STACK_TABLE - 1);
+    if (!s->table[0][first])
+      s->table[0][first] = i + 1;
+    else if (!s->table[1][second])
+      s->table[1][second] = i + 1;
   }
   return 0;
 }
@@ -182,11 +238,13 @@ __noinline u32 keep_frames(u32 level, u32 frames) {
   if (!s) return 0;
   u32 kept = 0;
   u32 skipped = 0;
-  u32 complete = s->key != 0 && s->learnt.marks > 0 && s->learnt.marks <= STACK_MARKS;
+  u32 complete = s->key != 0 && s->learnt.marks > 0 && s->learnt.marks <= STACK_MARKS &&
+                 s->learnt.top_marks <= STACK_TOP_MARKS;
   bool trimmed = s->key != 0;
   for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
     if (i >= frames) break;
-    bool found = s->found[i];
+    u32 number = frame_of(s, s->raw[i]);
+    bool found = number && s->found[(number - 1) & (FB_MAX_FRAMES - 1)];
     if (!kept && !found && trimmed && skipped < 3) {
       skipped++;
       continue;
@@ -224,19 +282,16 @@ __noinline u32 learn_stack(u32 level, int bytes) {
     count(FB_COUNTER_stack_uncached);
     return stack;
   }
-  /* It takes the first way; what was there moves to the second. */
-  u32 index = (u32)((s->key * 0x9E3779B97F4A7C15ull) >> 40) & (KNOWN_STACKS - 1);
-  struct known_stack* known = bpf_map_lookup_elem(&known_stacks, &index);
-  if (!known) return stack;
-  if (known->key) {
-    u32 other = index ^ 1;
-    struct known_stack* second = bpf_map_lookup_elem(&known_stacks, &other);
-    if (second) bpf_probe_read_kernel(second, sizeof(*second), known);
-  }
+  u32 index = known_set_index(s->key);
+  struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
+  if (!set) return stack;
+  u32 way = set->next & (KNOWN_WAYS - 1);
+  set->next = way + 1;
+  struct known_stack* known = &set->way[way];
   s->learnt.key = s->key;
   s->learnt.stack = stack;
   known->key = 0;
-  bpf_probe_read_kernel(&known->marks, sizeof(*known) - sizeof(known->key), &s->learnt.marks);
+  bpf_probe_read_kernel(&known->stack, sizeof(*known) - sizeof(known->key), &s->learnt.stack);
   known->key = s->key;
   return stack;
 }
