@@ -9,12 +9,14 @@
 #include "absl/time/clock.h"
 #include "aggregator/query/aggregate.h"
 #include "aggregator/query/definition_cache.h"
+#include "aggregator/query/group_scan.h"
 #include "aggregator/query/memo.h"
 #include "aggregator/query/query_context.h"
 #include "aggregator/query/robust.h"
 #include "aggregator/query/shared_labels.h"
 #include "aggregator/query/task_pool.h"
 #include "aggregator/query/time_range.h"
+#include "aggregator/store/testing/fake_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -207,6 +209,61 @@ TEST(MemoTest, ComputesOnceAndSurvivesWildNumbers) {
   EXPECT_EQ(memo.Get(UINT32_MAX, one), 1);
   EXPECT_EQ(memo.Get(UINT32_MAX, one), 1);
   EXPECT_EQ(computed, 3);
+}
+
+// With and without the second pass for histograms the answer is the same.
+TEST(GroupScanTest, LeanAndWholeAgree) {
+  FakeStore store;
+  for (int h = 0; h < 10; ++h) {
+    HostRecord record;
+    record.host_id = std::string(1, static_cast<char>('a' + h));
+    HostNumber host = *store.UpsertHost(record);
+    for (uint64_t w = 0; w < 20; ++w) {
+      std::vector<BlockRow> rows;
+      for (uint32_t i = 1; i <= 8; ++i) {
+        BlockRow row;
+        row.dirtier_intent = i;
+        row.ios = 1;
+        row.bytes = i * 100 + static_cast<uint64_t>(h);
+        row.wait.Add(static_cast<int>(i + w), 1);
+        row.io.Add(static_cast<int>(100 + i), 1);
+        rows.push_back(row);
+      }
+      store.AddRows(host, w * kSecondNs, (w + 1) * kSecondNs, rows);
+    }
+  }
+  auto view = store.NewReadView();
+  auto hosts = HostSet::Choose(*view, "");
+  ASSERT_TRUE(hosts.ok());
+  TaskPool helpers(2, 10);
+  DefinitionCache cache;
+  const Grouping grouping({v1::DIMENSION_INTENT}, v1::SIDE_DIRTIER);
+  const RowFilter filter;
+  auto run = [&](size_t lean_groups) {
+    QueryContext context(QueryBudget(), absl::InfiniteFuture(), nullptr);
+    Names names(view.get(), &cache);
+    GroupQuery query;
+    query.grouping = &grouping;
+    query.filter = &filter;
+    query.plan.range = {0, 20 * kSecondNs, Level::k1d};
+    query.limit = 3;
+    query.lean_groups = lean_groups;
+    auto result = RunGroups({view.get(), &*hosts, &context, &helpers}, &names, query);
+    EXPECT_TRUE(result.ok());
+    std::string text;
+    for (const RankedGroup& g : result->ranking.top) {
+      v1::Metrics metrics;
+      g.group.total.Store(&metrics);
+      metrics.set_hosts(g.group.hosts);
+      text += std::to_string(g.key.parts[0]) + ": " + metrics.ShortDebugString() + "\n";
+    }
+    return text;
+  };
+  const std::string whole = run(kLeanGroups);
+  EXPECT_THAT(whole, HasSubstr("8: ios: 200"));
+  EXPECT_THAT(whole, HasSubstr("hosts: 10"));
+  EXPECT_EQ(run(2), whole);
+  EXPECT_EQ(run(0), whole);
 }
 
 }  // namespace

@@ -2,12 +2,18 @@
 #include "aggregator/query/summary.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "aggregator/query/dimension_text.h"
 
 namespace fleetblame::aggregator {
@@ -58,16 +64,43 @@ void FillSkew(const HostSet& hosts, uint64_t threshold_ns, v1::Summary* out) {
       threshold_ns / kSecondNs, " s off; what they sent may stand at a wrong time."));
 }
 
-absl::Status FillGaps(const ScanEnv& env, const ScanRange& range, v1::Summary* out) {
-  absl::StatusOr<std::vector<StoredGap>> gaps = env.view->Gaps(env.hosts->numbers(), range);
-  if (!gaps.ok()) return gaps.status();
-  std::sort(gaps->begin(), gaps->end(), [](const StoredGap& a, const StoredGap& b) {
+// What the store knows of holes in the data, gathered from parts of the hosts in parallel: it keeps
+// them host by host, and over a large fleet they take as long as a scan of its sums.
+struct Holes {
+  std::vector<StoredGap> gaps;
+  std::map<std::string, uint64_t> losses;
+};
+
+absl::StatusOr<Holes> FindHoles(const ScanEnv& env, const ScanRange& range) {
+  constexpr size_t kHostsPerPart = 128;
+  std::span<const HostNumber> hosts = env.hosts->numbers();
+  const size_t parts = (hosts.size() + kHostsPerPart - 1) / kHostsPerPart;
+  absl::Mutex mutex;
+  Holes all;
+  ParallelFor(env.helpers, parts, [&](size_t part, int) {
+    if (!env.context->KeepGoing()) return;
+    std::span<const HostNumber> mine = hosts.subspan(
+        part * kHostsPerPart, std::min(kHostsPerPart, hosts.size() - part * kHostsPerPart));
+    auto gaps = env.view->Gaps(mine, range);
+    auto losses = env.view->Losses(mine, range);
+    if (!gaps.ok()) return env.context->Fail(gaps.status());
+    if (!losses.ok()) return env.context->Fail(losses.status());
+    absl::MutexLock lock(&mutex);
+    std::move(gaps->begin(), gaps->end(), std::back_inserter(all.gaps));
+    for (const auto& [name, delta] : *losses) all.losses[name] += delta;
+  });
+  if (absl::Status s = env.context->status(); !s.ok()) return s;
+  return all;
+}
+
+void FillGaps(const ScanEnv& env, std::vector<StoredGap> gaps, v1::Summary* out) {
+  std::sort(gaps.begin(), gaps.end(), [](const StoredGap& a, const StoredGap& b) {
     return std::make_tuple(a.gap.start_unix_ns(), a.host, a.gap.end_unix_ns()) <
            std::make_tuple(b.gap.start_unix_ns(), b.host, b.gap.end_unix_ns());
   });
-  out->set_gaps_total(gaps->size());
+  out->set_gaps_total(gaps.size());
   std::set<HostNumber> hosts;
-  for (const StoredGap& g : *gaps) {
+  for (const StoredGap& g : gaps) {
     hosts.insert(g.host);
     const HostRecord* host = env.hosts->Find(g.host);
     if (host == nullptr || static_cast<size_t>(out->gaps_size()) >= kMaxSummaryGaps) continue;
@@ -76,28 +109,22 @@ absl::Status FillGaps(const ScanEnv& env, const ScanRange& range, v1::Summary* o
     entry->set_hostname(host->hostname);
     *entry->mutable_gap() = g.gap;
   }
-  if (!gaps->empty()) {
-    out->add_warnings(absl::StrCat("Data is missing: ", Count(gaps->size(), "gap", "gaps"), " on ",
-                                   Count(hosts.size(), "host", "hosts"), "."));
-  }
-  return absl::OkStatus();
+  if (gaps.empty()) return;
+  out->add_warnings(absl::StrCat("Data is missing: ", Count(gaps.size(), "gap", "gaps"), " on ",
+                                 Count(hosts.size(), "host", "hosts"), "."));
 }
 
-absl::Status FillLosses(const ScanEnv& env, const ScanRange& range, v1::Summary* out) {
-  auto losses = env.view->Losses(env.hosts->numbers(), range);
-  if (!losses.ok()) return losses.status();
+void FillLosses(const std::map<std::string, uint64_t>& losses, v1::Summary* out) {
   uint64_t sum = 0;
-  for (const auto& [name, delta] : *losses) {
+  for (const auto& [name, delta] : losses) {
     if (delta == 0) continue;
     (*out->mutable_losses())[name] = delta;
     sum += delta;
   }
-  if (sum > 0) {
-    out->add_warnings(absl::StrCat("Agents counted ", Count(sum, "event", "events"),
-                                   " that they had to drop or fold; docs/counters.md says what "
-                                   "each counter in losses means."));
-  }
-  return absl::OkStatus();
+  if (sum == 0) return;
+  out->add_warnings(absl::StrCat(
+      "Agents counted ", Count(sum, "event", "events"),
+      " that they had to drop or fold; docs/counters.md says what each counter in losses means."));
 }
 
 }  // namespace
@@ -113,9 +140,11 @@ absl::Status FillSummary(const ScanEnv& env, const SummaryInput& in, v1::Summary
   out->set_end_unix_ns(any ? std::max(range.end_unix_ns, facts.end_unix_ns) : range.end_unix_ns);
   FillHosts(*env.hosts, facts.hosts_with_data, out);
   if (in.totals != nullptr) FillTotals(*in.totals, out);
-  if (absl::Status s = FillGaps(env, range, out); !s.ok()) return s;
+  absl::StatusOr<Holes> holes = FindHoles(env, range);
+  if (!holes.ok()) return holes.status();
+  FillGaps(env, std::move(holes->gaps), out);
   FillSkew(*env.hosts, in.skew_threshold_ns, out);
-  if (absl::Status s = FillLosses(env, range, out); !s.ok()) return s;
+  FillLosses(holes->losses, out);
   out->set_resolution_ns(facts.finest_ns);
   out->set_rows_scanned(env.context->rows());
   if (in.missing_definitions > 0) {
