@@ -75,6 +75,7 @@ class BpfSubject : public Subject {
 
   std::string device() const override { return disk_->name(); }
   bool live() const override { return true; }
+  bool traces_every_io() const override { return true; }
 
  private:
   BpfSubject() = default;

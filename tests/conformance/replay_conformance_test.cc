@@ -19,8 +19,12 @@ namespace {
 
 class ReplaySubject : public Subject {
  public:
-  ReplaySubject(std::string path, std::string device, agent::ReplayOptions options)
-      : path_(std::move(path)), device_(std::move(device)), options_(std::move(options)) {}
+  ReplaySubject(std::string path, std::string device, bool traces_every_io,
+                agent::ReplayOptions options)
+      : path_(std::move(path)),
+        device_(std::move(device)),
+        traces_every_io_(traces_every_io),
+        options_(std::move(options)) {}
 
   absl::StatusOr<std::unique_ptr<agent::Tracer>> Create() override {
     return agent::CreateReplayTracer(path_, options_);
@@ -28,10 +32,12 @@ class ReplaySubject : public Subject {
   absl::Status Work() override { return absl::OkStatus(); }
   std::string device() const override { return device_; }
   bool live() const override { return false; }
+  bool traces_every_io() const override { return traces_every_io_; }
 
  private:
   const std::string path_;
   const std::string device_;
+  const bool traces_every_io_;
   const agent::ReplayOptions options_;
 };
 
@@ -58,7 +64,14 @@ absl::StatusOr<std::unique_ptr<Subject>> Synthetic(const agent::ReplayOptions& o
   }
   status.Update((*recorder)->Finish());
   if (!status.ok()) return status;
-  return std::make_unique<ReplaySubject>(path, "259:0", options);
+  return std::make_unique<ReplaySubject>(path, "259:0", /*traces_every_io=*/false, options);
+}
+
+// Made by the bpf conformance test on a 6.18 kernel, all of it traced, and scrubbed of names:
+//   fleetblame-recording --scrub ext4-bpf.rec --kernel-release 6.18.0 conformance-Bpf.rec
+absl::StatusOr<std::unique_ptr<Subject>> Recorded(agent::ReplayOptions options) {
+  return std::make_unique<ReplaySubject>("tests/conformance/testdata/ext4-bpf.rec", "loop3",
+                                         /*traces_every_io=*/true, std::move(options));
 }
 
 }  // namespace
@@ -73,6 +86,8 @@ std::vector<SubjectSpec> Subjects() {
   return {
       {"Replay", [] { return Synthetic({}); }},
       {"ReplayPosing", [posing] { return Synthetic(posing); }},
+      {"Recorded", [] { return Recorded({}); }},
+      {"RecordedPosing", [] { return Recorded({.kaslr_shift = 0x4200000, .seed = 4}); }},
   };
 }
 

@@ -34,6 +34,10 @@ class Subject {
 
   // Whether the kernel is live: then windows follow the clock, and go on for ever.
   virtual bool live() const = 0;
+
+  // Whether the trace, on from the beginning, holds every IO: a recording holds what its reader
+  // polled, which need not be all.
+  virtual bool traces_every_io() const = 0;
 };
 
 struct SubjectSpec {

@@ -4,7 +4,8 @@
 // stacks by name. For a look before a recording is handed on, since it holds names and paths.
 //
 //   fleetblame-recording FILE
-#include <cstdio>
+//   fleetblame-recording --scrub COPY FILE
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "common/intent/summary.h"
 #include "node-agent/symbols/stack_symbols.h"
 #include "node-agent/tracer/replay/replay_tracer.h"
+#include "node-agent/tracer/replay/scrub.h"
 #include "node-agent/tracer/replay/snapshot_text.h"
 
 namespace fleetblame::agent {
@@ -63,13 +65,18 @@ absl::Status Print(const std::string& path) {
 }  // namespace fleetblame::agent
 
 int main(int argc, char** argv) {
-  if (argc != 2 || argv[1][0] == '-') {
-    std::fprintf(stderr,
-                 "usage: fleetblame-recording FILE\nprints a recording made by fleetblame-agent "
-                 "--record\n");
-    return 2;
-  }
-  absl::Status status = fleetblame::agent::Print(argv[1]);
+  CLI::App app{
+      "Prints a recording that fleetblame-agent --record made, or copies it without the names that "
+      "it holds."};
+  std::string file, scrub;
+  fleetblame::agent::ReplayOptions options;
+  app.add_option("file", file, "The recording")->required();
+  app.add_option("--scrub", scrub,
+                 "Write a copy to this file in which commands, cgroups and files have no names");
+  app.add_option("--kernel-release", options.kernel_release, "Names another kernel in the copy");
+  CLI11_PARSE(app, argc, argv);
+  absl::Status status = scrub.empty() ? fleetblame::agent::Print(file)
+                                      : fleetblame::agent::ScrubRecording(file, scrub, options);
   if (status.ok()) return 0;
   std::cerr << "fleetblame-recording: " << status.message() << "\n";
   return 1;
