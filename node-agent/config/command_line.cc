@@ -38,6 +38,8 @@ struct RawFlags {
   std::vector<std::string> devices;
   std::vector<std::string> labels;
   std::vector<std::string> refuse;
+  std::vector<std::string> replay_rewrites;
+  std::vector<std::string> replay_modules;
   std::string window = "10s";
   std::string ttl = "120s";
   std::string tracer = "bpf";
@@ -65,6 +67,8 @@ void AddFlags(CLI::App& app, RawFlags& raw, AgentConfig& config) {
   app.add_option("--replay-seed", config.replay.seed, "Not 0: number ids as another host would")->capture_default_str()->group("Tracing");
   app.add_option("--replay-kaslr-shift", config.replay.kaslr_shift, "Added to every kernel address")->capture_default_str()->group("Tracing");
   app.add_option("--replay-load", config.replay.load_factor, "Every count and byte times this")->capture_default_str()->group("Tracing");
+  app.add_option("--replay-rewrite", raw.replay_rewrites, "REGEX=NAME: symbols that match are called NAME, as another compiler would; may be repeated")->group("Tracing");
+  app.add_option("--replay-module", raw.replay_modules, "REGEX=MODULE: symbols that match are in MODULE; may be repeated")->group("Tracing");
   app.add_option("--record", config.record, "Also write what the tracer says to this file, for --tracer replay")->group("Tracing");
   app.add_option("--record-max-bytes", raw.record_max, "The recording ends there")->capture_default_str()->group("Tracing");
 
@@ -156,6 +160,20 @@ absl::Status CheckTracer(const RawFlags& raw, AgentConfig& config) {
   return absl::OkStatus();
 }
 
+// "REGEX=WORD", cut at the last "=" because a word has none.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParseRewrites(
+    const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::string>> rewrites;
+  for (const std::string& text : texts) {
+    const size_t cut = text.rfind('=');
+    if (cut == std::string::npos || cut == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not REGEX=WORD"));
+    }
+    rewrites.emplace_back(text.substr(0, cut), text.substr(cut + 1));
+  }
+  return rewrites;
+}
+
 absl::Status CheckLimits(const AgentConfig& config) {
   const LimitConfig& limits = config.limits;
   struct Bound {
@@ -191,6 +209,10 @@ absl::Status Check(const RawFlags& raw, AgentConfig& config) {
            Assign("--label", ParseLabels(raw.labels), &config.labels),
            Assign("--log-level", ParseLogLevel(raw.log_level), &config.log_level),
            Assign("--log-format", ParseLogFormat(raw.log_format), &config.log_format),
+           Assign("--replay-rewrite", ParseRewrites(raw.replay_rewrites),
+                  &config.replay.symbol_rewrites),
+           Assign("--replay-module", ParseRewrites(raw.replay_modules),
+                  &config.replay.module_rewrites),
            Refuse(raw.refuse, config),
            CheckTracer(raw, config),
            CheckLimits(config),

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -26,6 +27,9 @@ struct ReplayConfig {
   uint64_t seed = 0;
   int64_t kaslr_shift = 0;
   uint32_t load_factor = 1;
+  // RE2 and what symbols that match are renamed to, or the module they are said to be in.
+  std::vector<std::pair<std::string, std::string>> symbol_rewrites;
+  std::vector<std::pair<std::string, std::string>> module_rewrites;
 };
 
 struct TlsConfig {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What must not work says so in one sentence with the way out, and with the documented exit code.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "absl/strings/str_join.h"
+#include "tests/e2e/fleet.h"
+#include "tests/e2e/synthetic_recording.h"
+
+namespace fleetblame::testing {
+namespace {
+
+class RefusalTest : public ::testing::Test {
+ protected:
+  // Runs a program that must end by itself.
+  std::pair<int, std::string> RunToEnd(std::vector<std::string> argv) {
+    auto daemon = Daemon::Start(argv, fleet_.directory() + "/refused.log");
+    if (!daemon.ok()) return {-1, daemon.status().ToString()};
+    auto status = (*daemon)->WaitForExit();
+    if (!status.ok()) return {-1, status.status().ToString()};
+    return {WIFEXITED(*status) ? WEXITSTATUS(*status) : -1, (*daemon)->Log()};
+  }
+  std::pair<int, std::string> RunAgent(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {ProgramPath("node-agent/fleetblame-agent"), "--state-dir",
+                                 fleet_.state_dir("alpha"), "--lock-file",
+                                 fleet_.state_dir("alpha") + "/host.lock"});
+    return RunToEnd(flags);
+  }
+  std::pair<int, std::string> RunAggregator(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), ProgramPath("aggregator/fleetblame-aggregator"));
+    return RunToEnd(flags);
+  }
+  std::string Recording() {
+    std::string path = fleet_.directory() + "/recording";
+    EXPECT_TRUE(WriteSyntheticRecording(path, 600, 100'000'000).ok());
+    return path;
+  }
+
+  Fleet fleet_;
+};
+
+TEST_F(RefusalTest, SecondAgentOnOneHost) {
+  auto first = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE((*first)->WaitForLog("agent is running", absl::Seconds(10))) << (*first)->Log();
+  auto [code, log] = RunAgent({"--aggregator", fleet_.address(), "--tracer", "replay",
+                               "--replay-file", fleet_.directory() + "/recording"});
+  EXPECT_EQ(code, 3) << log;
+  EXPECT_FALSE((*first)->HasEnded());
+}
+
+TEST_F(RefusalTest, SecondAggregatorOnOneStore) {
+  auto first = fleet_.StartAggregator();
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto [code, log] = RunAggregator(
+      {"--listen", "127.0.0.1:0", "--metrics-address", "", "--data-dir", fleet_.data_dir()});
+  EXPECT_NE(code, 0);
+  EXPECT_NE(code, -1) << log;
+  EXPECT_NE(log.find("another"), std::string::npos) << log;
+  // The first one is none the worse for it.
+  EXPECT_EQ(fleet_.Cli({"hosts"}).exit_code, 0);
+}
+
+TEST_F(RefusalTest, AgentWithWrongFlags) {
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"--aggregator", "no port"},
+           {"--aggregator", "localhost:1", "--window", "0s"},
+           {"--aggregator", "localhost:1", "--label", "novalue"},
+           {"--aggregator", "localhost:1", "--tracer", "dtrace"},
+           {"--aggregator", "localhost:1", "--nosuchflag"},
+           {"--aggregator", "localhost:1", "--tls-cert", "/x"},
+       }) {
+    auto [code, log] = RunAgent(flags);
+    EXPECT_EQ(code, 2) << absl::StrJoin(flags, " ") << "\n" << log;
+    EXPECT_FALSE(log.empty());
+  }
+}
+
+TEST_F(RefusalTest, AgentWithAFileThatIsNoRecording) {
+  std::string path = fleet_.directory() + "/garbage";
+  std::ofstream(path) << "this is no recording";
+  auto [code, log] =
+      RunAgent({"--aggregator", "localhost:1", "--tracer", "replay", "--replay-file", path});
+  EXPECT_EQ(code, 4) << log;
+  EXPECT_NE(log.find(path), std::string::npos) << log;
+}
+
+TEST_F(RefusalTest, AggregatorOpenToTheWorldWithoutTls) {
+  auto [code, log] = RunAggregator({"--listen", "0.0.0.0:0", "--data-dir", fleet_.data_dir()});
+  EXPECT_EQ(code, 2) << log;
+  EXPECT_NE(log.find("--insecure"), std::string::npos) << log;
+}
+
+TEST_F(RefusalTest, StoreOfANewerFormatAndFilesThatAreNoStore) {
+  {
+    auto first = fleet_.StartAggregator();
+    ASSERT_TRUE(first.ok()) << first.status();
+    ASSERT_TRUE((*first)->Stop(SIGTERM).ok());
+  }
+  // A store that lost its table of contents.
+  std::ofstream(fleet_.data_dir() + "/CURRENT") << "MANIFEST-999999\n";
+  auto [code, log] = RunAggregator(
+      {"--listen", "127.0.0.1:0", "--metrics-address", "", "--data-dir", fleet_.data_dir()});
+  EXPECT_NE(code, 0);
+  EXPECT_NE(code, -1) << "died by a signal\n" << log;
+  EXPECT_NE(log.find(fleet_.data_dir()), std::string::npos) << log;
+}
+
+TEST_F(RefusalTest, QueriesThatMakeNoSense) {
+  auto aggregator = fleet_.StartAggregator();
+  ASSERT_TRUE(aggregator.ok()) << aggregator.status();
+  struct Case {
+    std::vector<std::string> arguments;
+    int exit_code;
+    std::string says;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{"top", "--hosts", "{role=}"}, 2, "role"},
+           {{"top", "--hosts", "{role=~\"(\"}"}, 2, "("},
+           {{"search", "("}, 2, "("},
+           {{"intent", "zz"}, 2, ""},
+           {{"intent", "0123456789"}, 1, ""},
+           {{"top", "--by", "colour"}, 2, "there are"},
+           {{"top", "--since", "1h", "--until", "2h"}, 0, ""},
+           {{"top", "--since", "2026-01-02", "--until", "2026-01-01"}, 2, "--since"},
+           {{"top", "--limit", "0"}, 2, ""},
+           {{"trace", "--hosts", "{host=\"nobody\"}", "--for", "1s"}, 1, ""},
+           {{"frobnicate"}, 2, ""},
+       }) {
+    CliResult result = fleet_.Cli(c.arguments);
+    EXPECT_EQ(result.exit_code, c.exit_code) << absl::StrJoin(c.arguments, " ") << "\n"
+                                             << result.err;
+    EXPECT_NE((result.err + result.out).find(c.says), std::string::npos) << result.err;
+    if (c.exit_code != 0) {
+      EXPECT_FALSE(result.err.empty()) << absl::StrJoin(c.arguments, " ");
+    }
+  }
+  EXPECT_EQ(fleet_.Cli({"hosts"}).exit_code, 0);
+}
+
+TEST_F(RefusalTest, TlsOnOneSideOnly) {
+  auto aggregator = fleet_.StartAggregator();
+  ASSERT_TRUE(aggregator.ok()) << aggregator.status();
+  std::string pem = fleet_.directory() + "/ca.pem";
+  ASSERT_TRUE(
+      RunCommand({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test",
+                  "-days", "1", "-keyout", fleet_.directory() + "/ca.key", "-out", pem})
+          .ok());
+  CliResult result = fleet_.Cli({"hosts", "--tls-ca", pem, "--timeout", "5s"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_NE(result.err.find("TLS"), std::string::npos) << result.err;
+  EXPECT_EQ(fleet_.Cli({"hosts", "--tls-ca", "/nonexistent"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace fleetblame::testing
