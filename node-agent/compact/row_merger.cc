@@ -67,7 +67,8 @@ uint64_t RowMerger::Limit(size_t max_rows) {
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i >= kept) {
         const Key before = KeyOf(rows[i]);
-        Fold(step, rows[i]);
+        // A row that was among the largest before may not be now.
+        for (int s = 0; s <= step; ++s) Fold(s, rows[i]);
         if (KeyOf(rows[i]) != before) ++folded;
       }
       Add(std::move(rows[i]));
