@@ -66,6 +66,19 @@ TEST(CommandLineTest, Flags) {
   EXPECT_FALSE(config.spool_sync);
 }
 
+TEST(CommandLineTest, ReplayFlags) {
+  const AgentConfig config =
+      Parse({"--aggregator", "a:1", "--tracer", "replay", "--replay-file", "/r", "--replay-speed",
+             "0", "--replay-kaslr-shift", "0x1a000000", "--replay-rewrite", "^a$=b.isra.0",
+             "--replay-module", "^ext4_=ext4", "--replay-module", "^x_=", "--replay-seed", "42"});
+  EXPECT_EQ(config.tracer, TracerKind::kReplay);
+  EXPECT_EQ(config.replay.kaslr_shift, 0x1a000000);
+  EXPECT_EQ(config.replay.seed, 42u);
+  EXPECT_THAT(config.replay.symbol_rewrites, ElementsAre(testing::Pair("^a$", "b.isra.0")));
+  EXPECT_THAT(config.replay.module_rewrites,
+              ElementsAre(testing::Pair("^ext4_", "ext4"), testing::Pair("^x_", "")));
+}
+
 TEST(CommandLineTest, AFileIsReadAndFlagsBeatIt) {
   const std::string path = WriteConfig(
       "aggregator = \"from-file:1\"\n"
