@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // fleetblame-aggregator: reads its settings, serves until SIGTERM or SIGINT, ends cleanly.
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -103,6 +104,10 @@ int Main(int argc, char** argv) {
   CommandLine line = ParseCommandLine(argc, argv);
   if (line.exit_code >= 0) return line.exit_code;
   InitLogging({.level = line.config.log_level, .format = line.config.log_format});
+  // Buffers of a batch's size come and go thousands of times a second; without this the allocator
+  // gives their pages back to the kernel and fetches them again each time.
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
   // Debian's Abseil looks for lock cycles at each lock; the sanitizer builds do that for us.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   RouteGrpcLog();

@@ -503,7 +503,7 @@ void AgentSession::HandleDefinitions(v1::Definitions definitions, ByteBudget::Le
   }
   context_.metrics->definitions.Increment(static_cast<double>(count));
   auto shared_lease = std::make_shared<ByteBudget::Lease>(std::move(lease));
-  shared_lease->Resize(definitions.SpaceUsedLong());
+  shared_lease->Resize(ParsedBytes(definitions));
   context_.committer->Run(
       [self = shared_from_this(), host, definitions = std::move(definitions), shared_lease] {
         self->DefinitionsStored(self->context_.store->AddDefinitions(host, definitions));

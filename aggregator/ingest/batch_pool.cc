@@ -25,12 +25,13 @@ BatchPool::Ptr BatchPool::Get() {
 
 void BatchPool::Return(std::unique_ptr<DecodedBatch> batch) {
   batch->lease.Release();
+  // What it holds now is what its emptied fields keep.
+  size_t bytes = batch->MemoryBytes() + batch->batch.rows().capacity();
+  if (bytes > limits_.idle_batch_bytes) return;
   batch->batch.Clear();
   batch->rows.Clear();
   batch->wire_bytes = 0;
   batch->round = 0;
-  size_t bytes = batch->MemoryBytes();
-  if (bytes > limits_.idle_batch_bytes) return;
   absl::MutexLock lock(&mu_);
   if (idle_bytes_ + bytes > limits_.idle_bytes) return;
   idle_bytes_ += bytes;

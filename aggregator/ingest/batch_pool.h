@@ -19,6 +19,12 @@
 
 namespace fleetblame::aggregator {
 
+// Memory of a parsed message of small texts and maps, estimated from its serialized size: asking
+// each map node would cost more than parsing them did.
+inline uint64_t ParsedBytes(const google::protobuf::MessageLite& message) {
+  return 8 * message.ByteSizeLong();
+}
+
 struct DecodedBatch {
   v1::Batch batch;  // once decoded, its `rows` are empty: they are below
   v1::RowBlock rows;
@@ -27,7 +33,7 @@ struct DecodedBatch {
   uint64_t round = 0;  // the session's; see agent_session.h
 
   uint64_t MemoryBytes() const {
-    return sizeof(DecodedBatch) + batch.SpaceUsedLong() + rows.SpaceUsedLong();
+    return sizeof(DecodedBatch) + ParsedBytes(batch) + rows.SpaceUsedLong();
   }
 };
 
