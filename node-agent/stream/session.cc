@@ -27,6 +27,8 @@ constexpr absl::Duration kDefaultRetry = absl::Seconds(1);
 constexpr absl::Duration kRetryAfterDiskError = absl::Seconds(10);
 constexpr absl::Duration kLongestRetry = absl::Minutes(10);
 constexpr int kMaxRegisters = 3;
+// So many definitions may travel twice; for more it is worth to wait for the Ack.
+constexpr size_t kRepeatedDefinitions = 8;
 constexpr size_t kMaxQueuedDefinitions = 256;
 constexpr absl::Duration kRetainInterval = absl::Seconds(5);
 constexpr int64_t kSkewWorthTelling = 10'000'000'000;
@@ -120,6 +122,15 @@ bool Session::Prepare() {
   prepared.refs = *std::move(refs);
   v1::Definitions definitions = dictionary_->Define(prepared.refs, /*all=*/false);
   const uint64_t definition_count = CountDefinitions(definitions);
+  auto note = [&](DefinitionKind kind, const auto& numbers) {
+    for (const auto& [number, definition] : numbers) {
+      prepared.carried.emplace_back(prepared.refs.dictionary_id, static_cast<int>(kind), number);
+    }
+  };
+  note(DefinitionKind::kIntent, definitions.intents());
+  note(DefinitionKind::kActor, definitions.actors());
+  note(DefinitionKind::kDevice, definitions.devices());
+  note(DefinitionKind::kFile, definitions.files());
   *prepared.message.mutable_batch() = *std::move(batch);
   if (definition_count > 0) {
     *prepared.message.mutable_batch()->mutable_definitions() = std::move(definitions);
@@ -150,14 +161,14 @@ std::optional<v1::AgentMessage> Session::NextBatch() {
     return message;
   }
   // One may always be under way, or a batch larger than the credit would never go.
-  if (!in_flight_.empty() && in_flight_bytes_ + prepared_->bytes > credit_bytes_) {
+  if (!in_flight_.empty() &&
+      (in_flight_bytes_ + prepared_->bytes > credit_bytes_ || WouldRepeatDefinitions())) {
     return std::nullopt;
   }
   Prepared prepared = *std::move(prepared_);
   prepared_.reset();
   spool_->MarkSent(next_seq_);
-  in_flight_.push_back({next_seq_, prepared.bytes, std::move(prepared.refs)});
-  in_flight_bytes_ += prepared.bytes;
+  Push({next_seq_, prepared.bytes, std::move(prepared.refs), std::move(prepared.carried)});
   ++next_seq_;
   ++counters_->batches_sent;
   counters_->batch_bytes_sent += prepared.bytes;
@@ -253,18 +264,16 @@ absl::Status Session::OnHelloAck(const v1::HelloAck& ack) {
       ack.max_message_bytes() == 0 ? kDefaultMessageBytes : ack.max_message_bytes();
   credit_bytes_ = ack.credit_bytes() == 0 ? kDefaultCreditBytes : ack.credit_bytes();
   if (max_message_bytes_ < kLeastMessageBytes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the aggregator takes messages of ", max_message_bytes_,
-                     " bytes only; at least ", kLeastMessageBytes, " are needed"));
+    return absl::FailedPreconditionError(absl::StrCat("the aggregator takes messages of ",
+                                                      max_message_bytes_, " bytes only; at least ",
+                                                      kLeastMessageBytes, " are needed"));
   }
   dictionary_->SetEpoch(ack.dictionary_epoch());
   if (auto status = spool_->Resume(ack.durable_seq()); !status.ok()) return status;
   durable_seq_ = ack.durable_seq();
   counters_->durable_seq = durable_seq_;
+  Rewind(0);
   next_seq_ = durable_seq_ + 1;
-  in_flight_.clear();
-  in_flight_bytes_ = 0;
-  prepared_.reset();
   state_ = State::kOpen;
   if (ack.realtime_unix_ns() != 0) {
     counters_->clock_skew_ns =
@@ -298,9 +307,11 @@ absl::Status Session::OnAck(const v1::Ack& ack) {
   registers_without_ack_ = 0;
   while (!in_flight_.empty() && in_flight_.front().seq <= durable_seq_) {
     dictionary_->Acknowledge(in_flight_.front().refs);
-    in_flight_bytes_ -= in_flight_.front().bytes;
+    Drop(in_flight_.front());
     in_flight_.pop_front();
   }
+  // What was just acknowledged need not go with the next one.
+  if (prepared_ && !prepared_->carried.empty()) prepared_.reset();
   // A batch that was to be sent again had made it after all.
   if (next_seq_ <= durable_seq_) {
     next_seq_ = durable_seq_ + 1;
@@ -327,9 +338,33 @@ absl::Status Session::OnNeed(const v1::Need& need) {
   return absl::OkStatus();
 }
 
+void Session::Push(InFlight batch) {
+  in_flight_bytes_ += batch.bytes;
+  for (const DefinitionKey& key : batch.carried) ++carried_[key];
+  in_flight_.push_back(std::move(batch));
+}
+
+void Session::Drop(const InFlight& batch) {
+  in_flight_bytes_ -= batch.bytes;
+  for (const DefinitionKey& key : batch.carried) {
+    auto it = carried_.find(key);
+    if (--it->second == 0) carried_.erase(it);
+  }
+}
+
+// A batch stands alone, so it carries what is not acknowledged even if the one before it does too.
+// After a start or an outage that is nearly everything: the Ack is worth waiting for.
+bool Session::WouldRepeatDefinitions() const {
+  size_t repeated = 0;
+  for (const DefinitionKey& key : prepared_->carried) {
+    if (carried_.contains(key) && ++repeated > kRepeatedDefinitions) return true;
+  }
+  return false;
+}
+
 void Session::Rewind(uint64_t seq) {
   while (!in_flight_.empty() && in_flight_.back().seq >= seq) {
-    in_flight_bytes_ -= in_flight_.back().bytes;
+    Drop(in_flight_.back());
     in_flight_.pop_back();
   }
   next_seq_ = std::min(next_seq_, seq);

@@ -21,6 +21,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -97,15 +99,19 @@ class Session {
 
  private:
   enum class State { kHello, kAwaitAck, kOpen };
+  // A definition that a batch carries: dictionary, kind and number.
+  using DefinitionKey = std::tuple<uint64_t, int, uint32_t>;
   struct InFlight {
     uint64_t seq = 0;
     uint64_t bytes = 0;
     DictionaryRefs refs;
+    std::vector<DefinitionKey> carried;
   };
   struct Prepared {
     v1::AgentMessage message;
     uint64_t bytes = 0;
     DictionaryRefs refs;
+    std::vector<DefinitionKey> carried;
   };
 
   v1::AgentMessage MakeHello() const;
@@ -116,6 +122,10 @@ class Session {
   void OnDirectives(const v1::Directives& directives);
 
   void Rewind(uint64_t seq);
+  // Bookkeeping of what is in flight.
+  void Push(InFlight batch);
+  void Drop(const InFlight& batch);
+  bool WouldRepeatDefinitions() const;
   // False when that has to wait (the disk does not let us).
   bool SplitOrSetAside(uint64_t seq, const std::string& reason);
   bool Prepare();
@@ -135,7 +145,8 @@ class Session {
   uint64_t durable_seq_ = 0;
   std::deque<InFlight> in_flight_;
   uint64_t in_flight_bytes_ = 0;
-  std::optional<Prepared> prepared_;  // next_seq_, waiting for credits
+  std::map<DefinitionKey, int> carried_;  // by how many batches in flight
+  std::optional<Prepared> prepared_;      // next_seq_, waiting for credits
   std::deque<v1::AgentMessage> definitions_;
   absl::Time pause_until_ = absl::InfinitePast();
   int registers_without_ack_ = 0;
