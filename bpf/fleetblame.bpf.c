@@ -413,6 +413,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->issue_ns = 0;
   o->sector = bio->bi_iter.bi_sector;
   o->bytes = bio->bi_iter.bi_size;
+  o->request_bytes = 0;
   o->done_bytes = 0;
   o->dev = dev;
   o->opf = bio->bi_opf;
@@ -466,6 +467,13 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   long error = bpf_map_update_elem(&bios, &key, o, BPF_NOEXIST);
   if (error == -17 /* EEXIST */) {
     count(FB_COUNTER_bio_reused);
+    struct fb_origin* old = bpf_map_lookup_elem(&bios, &key);
+    if (old && old->issue_ns) {
+      /* It was given to the driver and must have ended while the kernel did not call us, as happens
+       * when others attach to the same tracepoint or leave it. */
+      count(FB_COUNTER_end_missed);
+      count_lost(old->dev, old->op, old->request_bytes, 1);
+    }
     error = bpf_map_update_elem(&bios, &key, o, BPF_ANY);
   }
   if (error) count(FB_COUNTER_bio_nomem);
@@ -530,7 +538,10 @@ static __always_inline int on_issue(struct request* rq) {
   u64 key = (u64)rq->bio;
   if (!key) return 0;
   struct fb_origin* o = bpf_map_lookup_elem(&bios, &key);
-  if (o && !o->issue_ns) o->issue_ns = bpf_ktime_get_boot_ns();
+  if (o && !o->issue_ns) {
+    o->issue_ns = bpf_ktime_get_boot_ns();
+    o->request_bytes = rq->__data_len;
+  }
   return 0;
 }
 SEC("tp_btf/block_rq_issue")
@@ -620,6 +631,18 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
   return 1;
 }
 
+/* Part of a request is done: what the IO is measured by moves from the old first bio to the new. */
+static __noinline int pass_on(u64 from, u64 to) {
+  struct fb_origin* old = bpf_map_lookup_elem(&bios, &from);
+  struct fb_origin* next = bpf_map_lookup_elem(&bios, &to);
+  if (!old || !next || old == next) return 0;
+  next->queue_ns = old->queue_ns;
+  next->issue_ns = old->issue_ns;
+  next->requeues += old->requeues;
+  next->request_bytes = old->request_bytes;
+  return 0;
+}
+
 static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes) {
   if (!rq->part) return 0; /* the kernel does not count it either */
   struct request___disk* old = (void*)rq;
@@ -635,7 +658,22 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
   bpf_core_read(&plain, sizeof(plain), &rq->bio);
   u32 left = bytes;
   u32 lost_bytes = 0;
-  u32 flags = COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0);
+  bool final = bytes >= rq->__data_len;
+  u32 flags = final ? COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0) : 0;
+  if (!final) {
+    /* Rare: look for the bio that will be the first one. */
+    struct bio* next = bio;
+    u64 first = plain;
+    u64 to = plain;
+    u32 skip = bytes;
+    for (u32 i = 0; i < 256; ++i) {
+      if (!next || next->bi_iter.bi_size > skip) break;
+      skip -= next->bi_iter.bi_size;
+      bpf_core_read(&to, sizeof(to), &next->bi_next);
+      next = next->bi_next;
+    }
+    pass_on(first, to);
+  }
   u64 whole = (u64)bytes << 32;
   if (error) error = error < 0x10000 ? error : (u32)-error;
   for (u32 i = 0; i < 1024; ++i) {

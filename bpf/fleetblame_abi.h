@@ -192,7 +192,7 @@ struct fb_share {
 
 struct fb_origin {
   fb_u64 queue_ns;
-  fb_u64 issue_ns; /* only in the first bio of a request */
+  fb_u64 issue_ns; /* only in the first bio of a request, as is request_bytes */
   fb_u64 sector;
   fb_u32 bytes;
   fb_u32 done_bytes;
@@ -207,6 +207,8 @@ struct fb_origin {
   fb_u8 reason;
   fb_u8 shares;
   fb_u8 reserved;
+  fb_u32 request_bytes;
+  fb_u32 reserved2;
   /* Filled in when the bio is done. */
   fb_u32 ios; /* 1 if an IO ends with this bio */
   fb_u32 error;
@@ -291,6 +293,7 @@ struct fb_trace {
   X(task_nomem)      /* task table full */                                                \
   X(bio_nomem)       /* bio table full */                                                 \
   X(bio_reused)      /* a bio came again before its end was seen */                       \
+  X(end_missed)      /* of these, those whose IO had been issued */                       \
   X(bio_expired)     /* a bio never ended through a request */                            \
   X(bio_unknown)     /* an IO ended whose beginning was not seen */                       \
   X(bio_resized)     /* an IO ended with another size than it began with */               \

@@ -32,8 +32,13 @@ static __always_inline bool copy_stack(struct scratch* s) {
   return bpf_probe_read_kernel(s->copy, depth, (void*)s->owner) == 0;
 }
 
-/* Bytes at the top of a user thread's stack that no random offset moves: the saved registers. */
-#define STACK_TOP_BYTES 256u
+/* Bytes at the top of a user thread's stack that no random offset moves: the saved registers and
+ * the frames around the dispatch of system calls. */
+#ifdef __TARGET_ARCH_arm64
+#define STACK_TOP_BYTES 496u
+#else
+#define STACK_TOP_BYTES 192u
+#endif
 
 static __always_inline u32 known_set_index(u64 key) {
   return (u32)((key * 0x9E3779B97F4A7C15ull) >> 40) & (KNOWN_SETS - 1);

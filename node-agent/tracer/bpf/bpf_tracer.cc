@@ -70,10 +70,40 @@ uint32_t Index(uint32_t id) { return id & FB_ID_INDEX_MASK; }
 // The next id for the same place.
 uint32_t NextGeneration(uint32_t id) { return id + (1u << FB_ID_INDEX_BITS); }
 
+void MergeValues(const RowValues& from, RowValues* to) {
+  to->ios += from.ios;
+  to->bytes += from.bytes;
+  to->wait_ns += from.wait_ns;
+  to->io_ns += from.io_ns;
+  to->errors += from.errors;
+  to->requeues += from.requeues;
+  to->wait.Merge(from.wait);
+  to->io.Merge(from.io);
+}
+
+// Rows of all but the files with most bytes forget their file.
+void KeepTopFiles(size_t limit, std::vector<Row>* rows) {
+  std::map<FileId, uint64_t> bytes;
+  for (const Row& row : *rows) bytes[row.key.file] += row.values.bytes;
+  bytes.erase(kNoFile);
+  if (bytes.size() <= limit) return;
+  std::vector<std::pair<uint64_t, FileId>> order;
+  for (const auto& [file, sum] : bytes) order.emplace_back(sum, file);
+  std::nth_element(order.begin(), order.begin() + limit, order.end(), std::greater<>());
+  std::set<FileId> top;
+  for (size_t i = 0; i < limit; ++i) top.insert(order[i].second);
+  for (Row& row : *rows) {
+    if (!top.contains(row.key.file)) row.key.file = kNoFile;
+  }
+}
+
 struct WatchedDisk {
   std::string name;
   uint32_t index = 0;  // into the kernel's lost table
   DiskStat seen;       // at the end of the last window
+  // What the kernel counted more than we did since the disk is watched. Under load some IO is
+  // always between the two countings.
+  int64_t deficit_bytes = 0;
 };
 
 class BpfTracer final : public Tracer {
@@ -105,11 +135,6 @@ class BpfTracer final : public Tracer {
   uint64_t SymbolGeneration() override { return SymbolTableGeneration(); }
 
  private:
-  struct RawRow {
-    fb_row_key key;
-    fb_row row;
-  };
-
   absl::Status FillFreeIds(bpf_map* map, uint32_t first, uint32_t entries);
   absl::Status MakeFence();
   void Fence();
@@ -118,7 +143,10 @@ class BpfTracer final : public Tracer {
   absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
   std::vector<fb_lost> ReadLost();
   absl::Status DrainRows(int fd, Snapshot* snapshot);
+  static void AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_t ios,
+                      Snapshot* snapshot);
   void AddLostRows(Snapshot* snapshot);
+  int64_t AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot);
   void AddBooks(Snapshot* snapshot);
   void AddCounters(Snapshot* snapshot);
   void AddDefinitions(Snapshot* snapshot);
@@ -153,6 +181,7 @@ class BpfTracer final : public Tracer {
   std::vector<fb_lost> lost_seen_;
   uint64_t missed_seen_ = 0;
   uint64_t expired_bios_ = 0;
+  uint64_t missed_ends_ = 0;
 
   // What Snapshots have defined: the id (or key) that is known for each index.
   std::vector<bool> stacks_defined_;
@@ -367,25 +396,52 @@ Row BpfTracer::MakeRow(const fb_row_key& key, const fb_row& row) {
 }
 
 absl::Status BpfTracer::DrainRows(int fd, Snapshot* snapshot) {
-  std::vector<fb_row_key> keys;
-  std::map<RowKey, size_t> places;
+  auto less = [](const fb_row_key& a, const fb_row_key& b) {
+    return std::memcmp(&a, &b, sizeof(a)) < 0;
+  };
+  std::set<fb_row_key, decltype(less)> seen(less);
+  std::vector<Row> rows;
   absl::Status status = ReadWholeMap<fb_row_key, fb_row>(
       fd, kRowBatch, [&](const fb_row_key& key, const fb_row& row) {
-        keys.push_back(key);
+        if (!seen.insert(key).second) return;  // the walk came by twice
         if (!watched_.contains(FromKernelDevice(key.dev))) return;
-        Row made = MakeRow(key, row);
-        auto [place, fresh] = places.emplace(made.key, snapshot->rows.size());
-        if (!fresh) return;  // seen already in this walk
         wanted_stacks_.insert(key.dirtier_stack);
         wanted_stacks_.insert(key.issuer_stack);
         wanted_actors_.insert(key.dirtier_actor);
         wanted_actors_.insert(key.issuer_actor);
-        wanted_files_.insert(key.file);
-        snapshot->rows.push_back(std::move(made));
+        rows.push_back(MakeRow(key, row));
       });
   if (!status.ok()) return status;
-  for (const fb_row_key& key : keys) bpf_map_delete_elem(fd, &key);
+  for (const fb_row_key& key : seen) bpf_map_delete_elem(fd, &key);
+  KeepTopFiles(options_.max_files, &rows);
+  std::map<RowKey, size_t> places;
+  for (Row& row : rows) {
+    auto [place, fresh] = places.emplace(row.key, snapshot->rows.size());
+    if (fresh) {
+      wanted_files_.insert(row.key.file);
+      snapshot->rows.push_back(std::move(row));
+    } else {
+      MergeValues(row.values, &snapshot->rows[place->second].values);
+    }
+  }
   return absl::OkStatus();
+}
+
+// Lost bytes are rows too, so that the rows of a window add up to what its books say.
+void BpfTracer::AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_t ios,
+                        Snapshot* snapshot) {
+  Row row;
+  row.key.device = device;
+  row.key.operation = static_cast<Operation>(op);
+  row.key.confidence = Confidence::kLost;
+  auto same = std::find_if(snapshot->rows.begin(), snapshot->rows.end(),
+                           [&](const Row& other) { return other.key == row.key; });
+  if (same == snapshot->rows.end()) {
+    snapshot->rows.push_back(std::move(row));
+    same = snapshot->rows.end() - 1;
+  }
+  same->values.bytes += bytes;
+  same->values.ios += ios;
 }
 
 void BpfTracer::AddLostRows(Snapshot* snapshot) {
@@ -396,42 +452,64 @@ void BpfTracer::AddLostRows(Snapshot* snapshot) {
       uint64_t bytes = now[cell].bytes - lost_seen_[cell].bytes;
       uint64_t ios = now[cell].ios - lost_seen_[cell].ios;
       lost_seen_[cell] = now[cell];
-      if (bytes == 0 && ios == 0) continue;
-      Row row;
-      row.key.device = number;
-      row.key.operation = static_cast<Operation>(op);
-      row.key.confidence = Confidence::kLost;
-      row.values.bytes = bytes;
-      row.values.ios = ios;
-      auto same = std::find_if(snapshot->rows.begin(), snapshot->rows.end(),
-                               [&](const Row& other) { return other.key == row.key; });
-      if (same != snapshot->rows.end()) {
-        same->values.bytes += bytes;
-        same->values.ios += ios;
-      } else {
-        snapshot->rows.push_back(std::move(row));
-      }
+      if (bytes != 0 || ios != 0) AddLost(number, op, bytes, ios, snapshot);
     }
   }
 }
 
+// An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it is
+// certain that it ended, and that the kernel counted it.
+int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk,
+                                 Snapshot* snapshot) {
+  uint64_t before = BootNow();
+  if (!DiskIsIdle(disk.name)) return 0;
+  uint32_t dev = KernelDevice(device);
+  int fd = bpf_map__fd(skeleton_->maps.bios);
+  std::vector<std::pair<uint64_t, fb_origin>> dead;
+  absl::Status status = ReadWholeMap<uint64_t, fb_origin>(
+      fd, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
+        if (origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns < before) {
+          dead.emplace_back(key, origin);
+        }
+      });
+  status.IgnoreError();  // the next window tries again
+  int64_t found = 0;
+  for (const auto& [key, origin] : dead) {
+    fb_origin now{};
+    if (bpf_map_lookup_elem(fd, &key, &now) != 0 || now.queue_ns != origin.queue_ns) continue;
+    if (bpf_map_delete_elem(fd, &key) != 0) continue;
+    AddLost(device, origin.op, origin.request_bytes, 1, snapshot);
+    ++missed_ends_;
+    found += origin.request_bytes;
+  }
+  return found;
+}
+
 void BpfTracer::AddBooks(Snapshot* snapshot) {
   std::map<std::pair<DeviceNumber, Operation>, Books> books;
+  std::map<DeviceNumber, int64_t> ours;
+  for (const Row& row : snapshot->rows) {
+    if (DirectionOf(static_cast<uint8_t>(row.key.operation)) == Operation::kUnspecified) continue;
+    ours[row.key.device] += row.values.bytes;
+  }
   for (auto& [number, disk] : watched_) {
     absl::StatusOr<DiskStat> stat = ReadDiskStat(disk.name);
     if (!stat.ok()) continue;
-    auto enter = [&](Operation direction, uint64_t bytes, uint64_t ios) {
-      Books& entry = books[{number, direction}];
+    auto enter = [&, device = number](Operation direction, uint64_t bytes, uint64_t ios) {
+      Books& entry = books[{device, direction}];
       entry.kernel_bytes = bytes;
       entry.kernel_ios = ios;
+      return static_cast<int64_t>(bytes);
     };
-    enter(Operation::kRead, stat->read_bytes - disk.seen.read_bytes,
-          stat->read_ios - disk.seen.read_ios);
-    enter(Operation::kWrite, stat->write_bytes - disk.seen.write_bytes,
-          stat->write_ios - disk.seen.write_ios);
-    enter(Operation::kDiscard, stat->discard_bytes - disk.seen.discard_bytes,
-          stat->discard_ios - disk.seen.discard_ios);
+    int64_t kernel = enter(Operation::kRead, stat->read_bytes - disk.seen.read_bytes,
+                           stat->read_ios - disk.seen.read_ios);
+    kernel += enter(Operation::kWrite, stat->write_bytes - disk.seen.write_bytes,
+                    stat->write_ios - disk.seen.write_ios);
+    kernel += enter(Operation::kDiscard, stat->discard_bytes - disk.seen.discard_bytes,
+                    stat->discard_ios - disk.seen.discard_ios);
     disk.seen = *stat;
+    disk.deficit_bytes += kernel - ours[number];
+    if (disk.deficit_bytes > 0) disk.deficit_bytes -= AddMissedEnds(number, disk, snapshot);
   }
   for (const Row& row : snapshot->rows) {
     Operation direction = DirectionOf(static_cast<uint8_t>(row.key.operation));
@@ -473,6 +551,7 @@ void BpfTracer::AddCounters(Snapshot* snapshot) {
     uint64_t grown = now - counters_seen_[i];
     counters_seen_[i] = now;
     if (i == FB_COUNTER_bio_expired) grown += std::exchange(expired_bios_, 0);
+    if (i == FB_COUNTER_end_missed) grown += std::exchange(missed_ends_, 0);
     // These two tell what tracing costs; nothing is lost by them.
     if (i == FB_COUNTER_stack_walks || i == FB_COUNTER_stack_uncached) continue;
     snapshot->losses[kNames[i]] = grown;

@@ -30,7 +30,7 @@ struct BpfTracerOptions {
   uint32_t max_pages = 2097152;    // dirty 4 KiB pages whose dirtier is known
   uint32_t max_inodes = 32768;     // inodes whose last dirtier and name are known
   uint32_t max_rows = 8192;        // rows of one window
-  uint32_t max_files = 256;        // distinct files of one window that get rows of their own
+  uint32_t max_files = 64;         // files of one window that get rows of their own
   uint32_t max_bios = 32768;       // bios on their way
   absl::Duration ttl = absl::Seconds(120);
   DeviceSelection devices;

@@ -121,4 +121,10 @@ absl::StatusOr<DiskStat> ReadDiskStat(const std::string& name) {
   return ParseDiskStat(text);
 }
 
+bool DiskIsIdle(const std::string& name) {
+  std::ifstream file(absl::StrCat("/sys/block/", name, "/inflight"));
+  uint64_t reads = 0, writes = 0;
+  return static_cast<bool>(file >> reads >> writes) && reads == 0 && writes == 0;
+}
+
 }  // namespace fleetblame::agent

@@ -48,6 +48,9 @@ struct DiskStat {
 absl::StatusOr<DiskStat> ParseDiskStat(std::string_view text);
 absl::StatusOr<DiskStat> ReadDiskStat(const std::string& name);
 
+// No request of the disk is on its way. False when that cannot be told.
+bool DiskIsIdle(const std::string& name);
+
 }  // namespace fleetblame::agent
 
 #endif  // NODE_AGENT_TRACER_BPF_DISKS_H_

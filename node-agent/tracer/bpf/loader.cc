@@ -176,7 +176,7 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
   size(skeleton->maps.rows1, options.max_rows);
 
   skeleton->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
-  skeleton->rodata->config.max_files = options.max_files;
+  skeleton->rodata->config.max_files = options.max_files * 4;  // the largest are chosen later
   if (auto bit = kernel.Enumerator("BIO_PAGE_PINNED"); bit.has_value() && *bit >= 0 && *bit < 16) {
     skeleton->rodata->config.bio_pinned = 1u << *bit;
   }
