@@ -45,11 +45,11 @@ TEST_P(ControlTest, BlindTracerGetsNoMarks) {
   const FilesystemKind kind = GetParam();
   if (const std::string why = ScratchDisksUnavailable(); !why.empty()) GTEST_SKIP() << why;
   if (!HaveProgram(MkfsProgram(kind))) GTEST_SKIP() << MkfsProgram(kind) << " is not installed";
+  auto blind = Defendant::Create(std::make_unique<BlindTracer>());
+  ASSERT_TRUE(blind.ok()) << blind.status();
   for (const Scenario& scenario : AllScenarios()) {
     SCOPED_TRACE(scenario.name);
-    auto outcome = RunScenario(kind, scenario, writer_program, [](const std::string&) {
-      return absl::StatusOr<std::unique_ptr<agent::Tracer>>(std::make_unique<BlindTracer>());
-    });
+    auto outcome = RunScenario(kind, scenario, writer_program, blind->get());
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->verdict.data_share(), 0.0);
     EXPECT_GT(outcome->kernel.read_bytes + outcome->kernel.write_bytes, 0);

@@ -118,11 +118,21 @@ void Ledger::Add(const agent::Snapshot& snapshot, agent::DeviceNumber device) {
   for (const auto& [name, count] : snapshot.losses) losses_[name] += count;
 }
 
+void Ledger::BeginSpan() {
+  rows_.clear();
+  books_.clear();
+  losses_.clear();
+}
+
 double WriterVerdict::data_share() const {
   return Share(std::min(data_bytes, truth_bytes), truth_bytes);
 }
 
 double Verdict::all_share() const { return Share(writers_bytes, total_bytes); }
+
+double Verdict::own_metadata_share() const {
+  return total_bytes == 0 ? 0.0 : Share(own_metadata_bytes, total_bytes);
+}
 
 double Verdict::data_share() const {
   uint64_t credited = 0;
@@ -156,9 +166,11 @@ Verdict Judge(const Ledger& ledger, const Truth& truth) {
       break;
     }
     if (known || row.confidence != Confidence::kExact) continue;
-    const bool own_metadata =
+    const bool metadata =
         row.file.id == agent::kNoFile || !truth.data_inodes.contains(row.file.inode);
-    if (!(own_metadata && truth.metadata_comms.contains(row.dirtier_comm))) {
+    if (metadata && truth.metadata_comms.contains(row.dirtier_comm)) {
+      verdict.own_metadata_bytes += row.bytes;
+    } else {
       verdict.wrong_exact_bytes += row.bytes;
     }
   }

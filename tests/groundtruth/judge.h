@@ -9,7 +9,9 @@
 //   call
 //           (or page fault) in the dirtier stack
 //   all     share of all bytes of the device, metadata and journal included, charged to the writers
-//   wrong   bytes that are called exact and charged to somebody who did not dirty them
+//   wrong   bytes that are called exact and charged to somebody who did not dirty them. Those who
+//           sync or unmount do dirty some metadata themselves (a superblock, the log tree of their
+//           fsync): that much of it is right, and counted apart
 //
 // Values; not thread-safe. Bytes throughout.
 #ifndef TESTS_GROUNDTRUTH_JUDGE_H_
@@ -48,8 +50,11 @@ class Ledger {
   Ledger(const KernelSymbols* symbols, const agent::TracerInfo* info)
       : symbols_(symbols), info_(info) {}
 
-  // Adds one snapshot's rows and books of `device`.
+  // Adds one snapshot's definitions, and its rows and books of `device`.
   void Add(const agent::Snapshot& snapshot, agent::DeviceNumber device);
+
+  // Forgets rows, books and losses, and keeps the definitions, which a tracer gives only once.
+  void BeginSpan();
 
   const std::vector<ResolvedRow>& rows() const { return rows_; }
   const std::map<agent::Operation, agent::Books>& books() const { return books_; }
@@ -80,7 +85,7 @@ struct Truth {
   std::vector<WriterTruth> writers;
   // Inodes that hold the writers' data. Rows with another inode are not counted as data.
   std::set<uint64_t> data_inodes;
-  // Those who may dirty metadata in their own name, such as the unmounter its superblock.
+  // Those who may dirty a little metadata in their own name: the syncer, the unmounter.
   std::set<std::string> metadata_comms;
 };
 
@@ -96,9 +101,11 @@ struct Verdict {
   uint64_t total_bytes = 0;    // all rows of the direction
   uint64_t writers_bytes = 0;  // those charged to any writer
   uint64_t wrong_exact_bytes = 0;
+  uint64_t own_metadata_bytes = 0;  // exact, of Truth::metadata_comms, no data
   std::vector<WriterVerdict> writers;
   std::map<agent::Confidence, uint64_t> by_confidence;
   double all_share() const;
+  double own_metadata_share() const;
   double data_share() const;  // of all writers together
 };
 

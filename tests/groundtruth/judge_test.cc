@@ -101,10 +101,14 @@ TEST_F(JudgeTest, BytesBeyondTheTruthEarnNothing) {
 TEST_F(JudgeTest, SuperblockOfTheUnmounterIsNotWrongButItsDataIs) {
   truth_.metadata_comms = {"fbw-syncer"};
   AddRow(kSyncer, kOtherStack, agent::kNoFile, Confidence::kExact, 64);
-  EXPECT_EQ(Result().wrong_exact_bytes, 0);
+  Verdict verdict = Result();
+  EXPECT_EQ(verdict.wrong_exact_bytes, 0);
+  EXPECT_EQ(verdict.own_metadata_bytes, 64);
   snapshot_.rows.clear();
   AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 64);
-  EXPECT_EQ(Result().wrong_exact_bytes, 64);
+  verdict = Result();
+  EXPECT_EQ(verdict.wrong_exact_bytes, 64);
+  EXPECT_DOUBLE_EQ(verdict.own_metadata_share(), 0.5);
 }
 
 TEST_F(JudgeTest, HonestDoubtIsNotWrong) {
@@ -128,6 +132,17 @@ TEST_F(JudgeTest, IdsAreResolvedWhenTheyAreSeen) {
   const Verdict verdict = Result();
   EXPECT_DOUBLE_EQ(verdict.all_share(), 0.6);
   EXPECT_EQ(verdict.wrong_exact_bytes, 400);
+}
+
+TEST_F(JudgeTest, NewSpanKeepsDefinitions) {
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 600);
+  ledger_.Add(snapshot_, kDisk);
+  ledger_.BeginSpan();
+  snapshot_ = agent::Snapshot();
+  AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 1000);
+  const Verdict verdict = Result();
+  EXPECT_EQ(verdict.total_bytes, 1000);
+  EXPECT_EQ(verdict.data_share(), 1.0);
 }
 
 TEST(KernelSymbolsTest, NamesTheFunctionBelow) {

@@ -312,7 +312,7 @@ Truth TruthOf(FilesystemKind kind, const Scenario& scenario, const MeasuredSpan&
   Truth truth;
   truth.direction = scenario.direction;
   truth.data_inodes = span.inodes();
-  truth.metadata_comms = {"fbw-umount"};
+  truth.metadata_comms = {"fbw-umount", "fbw-syncer"};
   for (size_t i = 0; i < scenario.actors.size(); ++i) {
     const Actor& actor = scenario.actors[i];
     truth.writers.push_back({actor.comm, span.moved()[i] * (twice ? 2 : 1), actor.frames});
@@ -347,8 +347,37 @@ const std::vector<Scenario>& AllScenarios() {
   return *scenarios;
 }
 
+absl::StatusOr<std::unique_ptr<Defendant>> Defendant::Create(
+    std::unique_ptr<agent::Tracer> tracer) {
+  auto table = tracer->OpenKallsyms();
+  if (!table.ok()) return table.status();
+  KernelSymbols symbols = KernelSymbols::Read(**table);
+  return std::unique_ptr<Defendant>(new Defendant(std::move(tracer), std::move(symbols)));
+}
+
+absl::Status Defendant::Watch(const std::string& disk) {
+  agent::DeviceSelection selection;
+  selection.patterns = {disk};
+  return tracer_->SetDevices(selection);
+}
+
+absl::Status Defendant::BeginSpan(agent::DeviceNumber disk) {
+  auto snapshot = tracer_->Collect();
+  if (!snapshot.ok()) return snapshot.status();
+  ledger_.Add(*snapshot, disk);  // for its definitions
+  ledger_.BeginSpan();
+  return absl::OkStatus();
+}
+
+absl::Status Defendant::EndSpan(agent::DeviceNumber disk) {
+  auto snapshot = tracer_->Collect();
+  if (!snapshot.ok()) return snapshot.status();
+  ledger_.Add(*snapshot, disk);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
-                                    const std::string& writer, const TracerFactory& make_tracer) {
+                                    const std::string& writer, Defendant* defendant) {
   auto disk = LoopDisk::Create(DiskBytesFor(kind));
   if (!disk.ok()) return disk.status();
   auto filesystem = ScratchFilesystem::Create(kind, disk->get());
@@ -360,11 +389,9 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
   auto number = NumberOf(**disk);
   if (!number.ok()) return number.status();
 
-  auto tracer = make_tracer((*disk)->name());
-  if (!tracer.ok()) return tracer.status();
-  // Ends the window that began when the tracer was made: the disk rests, so nothing is in it.
-  auto first = (*tracer)->Collect();
-  if (!first.ok()) return first.status();
+  status = defendant->Watch((*disk)->name());
+  if (status.ok()) status = defendant->BeginSpan(*number);
+  if (!status.ok()) return status;
   auto before = (*disk)->Counters();
   if (!before.ok()) return before.status();
   MeasuredSpan span(scenario, writer, disk->get(), filesystem->get());
@@ -372,16 +399,10 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
   if (!status.ok()) return status;
   auto after = (*disk)->Counters();
   if (!after.ok()) return after.status();
-  auto snapshot = (*tracer)->Collect();
-  if (!snapshot.ok()) return snapshot.status();
+  status = defendant->EndSpan(*number);
+  if (!status.ok()) return status;
 
-  auto table = (*tracer)->OpenKallsyms();
-  if (!table.ok()) return table.status();
-  const KernelSymbols symbols = KernelSymbols::Read(**table);
-  Ledger ledger(&symbols, &(*tracer)->info());
-  ledger.Add(*first, *number);
-  ledger.Add(*snapshot, *number);
-
+  const Ledger& ledger = defendant->ledger();
   const Truth truth = TruthOf(kind, scenario, span);
   Outcome outcome;
   outcome.kernel = Difference(*after, *before);

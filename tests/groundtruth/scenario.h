@@ -14,7 +14,7 @@
 #define TESTS_GROUNDTRUTH_SCENARIO_H_
 
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,12 +68,36 @@ struct Outcome {
   std::string dump;  // for a person, when something is wrong
 };
 
-using TracerFactory =
-    std::function<absl::StatusOr<std::unique_ptr<agent::Tracer>>(const std::string& disk)>;
+// A tracer on trial, with all it has defined so far. One may serve many scenarios, as a real agent
+// sees disks come and go.
+class Defendant {
+ public:
+  static absl::StatusOr<std::unique_ptr<Defendant>> Create(std::unique_ptr<agent::Tracer> tracer);
+
+  // Watches nothing but `disk`, which must be at rest.
+  absl::Status Watch(const std::string& disk);
+
+  // Begins what is to be judged: all before is forgotten.
+  absl::Status BeginSpan(agent::DeviceNumber disk);
+  // Ends it; the ledger then holds its rows and books.
+  absl::Status EndSpan(agent::DeviceNumber disk);
+
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  Defendant(std::unique_ptr<agent::Tracer> tracer, KernelSymbols symbols)
+      : tracer_(std::move(tracer)),
+        symbols_(std::move(symbols)),
+        ledger_(&symbols_, &tracer_->info()) {}
+
+  std::unique_ptr<agent::Tracer> tracer_;
+  KernelSymbols symbols_;
+  Ledger ledger_;
+};
 
 // `writer` is the path of the writer program.
 absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
-                                    const std::string& writer, const TracerFactory& make_tracer);
+                                    const std::string& writer, Defendant* defendant);
 
 }  // namespace fleetblame::testing
 

@@ -21,7 +21,7 @@ std::map<uint32_t, BpfProgram> ListBpfPrograms() {
     std::memset(&info, 0, sizeof(info));
     uint32_t size = sizeof(info);
     if (bpf_obj_get_info_by_fd(fd, &info, &size) == 0) {
-      programs[id] = {info.name, info.run_cnt, info.run_time_ns};
+      programs[id] = {info.name, info.run_cnt, info.run_time_ns, info.recursion_misses};
     }
     close(fd);
   }

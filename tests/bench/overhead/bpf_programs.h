@@ -21,6 +21,7 @@ struct BpfProgram {
   std::string name;
   uint64_t runs = 0;
   uint64_t run_ns = 0;
+  uint64_t misses = 0;  // events that came while the same program was running on that CPU
 };
 
 // By the kernel's id. Empty without the privilege to ask.

@@ -68,6 +68,7 @@ class InProcessTracer : public Observer {
     for (const agent::Books& books : snapshot->books) {
       observation_.recorded_bytes += books.recorded_bytes;
       observation_.lost_bytes += books.lost_bytes;
+      observation_.kernel_bytes += books.kernel_bytes;
     }
     for (const auto& [name, count] : snapshot->losses) observation_.losses[name] += count;
   }

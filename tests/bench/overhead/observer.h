@@ -28,6 +28,7 @@ namespace fleetblame::testing {
 struct Observation {
   uint64_t recorded_bytes = 0;  // of the tracer, where known
   uint64_t lost_bytes = 0;
+  uint64_t kernel_bytes = 0;  // of the same windows
   uint64_t rows = 0;
   std::map<std::string, uint64_t> losses;
 };
