@@ -60,6 +60,7 @@ struct Options {
   int queries = 300;
   int clients = 1;
   int scan_helpers = 1;
+  uint64_t cache_mb = aggregator::RocksStoreOptions().block_cache_bytes >> 20;
   std::string scratch;
   bool keep = false;
   bool reuse = false;
@@ -77,6 +78,7 @@ Options ParseOptions(int argc, char** argv, int* exit_code) {
   app.add_option("--queries", o.queries)->capture_default_str();
   app.add_option("--scan-helpers", o.scan_helpers, "threads beside a query's own")
       ->capture_default_str();
+  app.add_option("--cache-mb", o.cache_mb, "the store's cache")->capture_default_str();
   app.add_option("--scratch", o.scratch, "directory for the store [a new one under /var/tmp]");
   app.add_option("--only", o.only, "only questions whose name contains this");
   app.add_flag("--keep", o.keep, "do not delete the store");
@@ -391,6 +393,7 @@ int Main(int argc, char** argv) {
   }
   aggregator::RocksStoreOptions store_options;
   store_options.path = o.scratch + "/store";
+  store_options.block_cache_bytes = o.cache_mb << 20;
   std::error_code error;
   if (!o.reuse) std::filesystem::remove_all(store_options.path, error);
   std::filesystem::create_directories(o.scratch, error);
