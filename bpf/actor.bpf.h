@@ -83,11 +83,9 @@ static __always_inline void fill_cgroup_typed(struct task_struct* task, struct f
   struct cgroup* cgroup = set->dfl_cgrp;
   u32 v1 = config.cgroup_v1_subsystem;
   if (v1 < 12 && cgroup->level == 0) {
-    struct cgroup_subsys_state* css = 0;
-    bpf_core_read(&css, sizeof(css), &set->subsys[v1]);
-    struct cgroup* old = BPF_CORE_READ(css, cgroup);
-    if (old && BPF_CORE_READ(old, level) > 0) {
-      key->cgroup_id = BPF_CORE_READ(old, kn, id);
+    struct cgroup* old = set->subsys[v1]->cgroup;
+    if (old->level > 0) {
+      key->cgroup_id = old->kn->id;
       key->flags |= FB_ACTOR_CGROUP_V1;
       return;
     }

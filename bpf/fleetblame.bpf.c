@@ -403,7 +403,7 @@ static __always_inline struct gendisk* bio_disk(struct bio* bio) {
 
 static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   u32 dev = disk_number(bio_disk(bio));
-  struct fb_device* device = bpf_map_lookup_elem(&devices, &dev);
+  const struct fb_device* device = device_of(dev);
   if (!device || !device->watched) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
@@ -463,20 +463,20 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     o->share[0].confidence = FB_CONF_ISSUER;
     o->shares = 1;
   }
-  u64 key = (u64)bio;
-  long error = bpf_map_update_elem(&bios, &key, o, BPF_NOEXIST);
-  if (error == -17 /* EEXIST */) {
+  u64 key = plain_address(s, bio);
+  struct fb_origin* old = bio_find(key);
+  if (old) {
     count(FB_COUNTER_bio_reused);
-    struct fb_origin* old = bpf_map_lookup_elem(&bios, &key);
-    if (old && old->issue_ns) {
+    if (old->issue_ns) {
       /* It was given to the driver and must have ended while the kernel did not call us, as happens
        * when others attach to the same tracepoint or leave it. */
       count(FB_COUNTER_end_missed);
       count_lost(old->dev, old->op, old->request_bytes, 1);
     }
-    error = bpf_map_update_elem(&bios, &key, o, BPF_ANY);
+    copy_origin(old, o);
+  } else if (!bio_put(key, o)) {
+    count(FB_COUNTER_bio_nomem);
   }
-  if (error) count(FB_COUNTER_bio_nomem);
   leave();
   return 0;
 }
@@ -488,11 +488,13 @@ int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1]);
 
 /* The front of a bio became a bio of its own; its parent keeps the rest. */
 static __always_inline int on_split(struct bio* front) {
-  u64 parent_key = (u64)front->bi_private;
-  struct fb_origin* parent = bpf_map_lookup_elem(&bios, &parent_key);
-  if (!parent) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
+  struct fb_origin* parent = bio_find(plain_address(s, front->bi_private));
+  if (!parent) {
+    leave();
+    return 0;
+  }
   struct fb_origin* o = &s->origin;
   u32 bytes = front->bi_iter.bi_size;
   *o = *parent;
@@ -523,8 +525,12 @@ static __always_inline int on_split(struct bio* front) {
     }
     parent->bytes -= bytes;
     parent->sector += bytes / 512;
-    u64 key = (u64)front;
-    if (bpf_map_update_elem(&bios, &key, o, BPF_ANY)) count(FB_COUNTER_bio_nomem);
+    u64 key = plain_address(s, front);
+    struct fb_origin* old = bio_find(key);
+    if (old)
+      copy_origin(old, o);
+    else if (!bio_put(key, o))
+      count(FB_COUNTER_bio_nomem);
   }
   leave();
   return 0;
@@ -535,9 +541,10 @@ SEC("tp_btf/block_split")
 int block_split_q(u64* ctx) { return on_split((struct bio*)ctx[1]); }
 
 static __always_inline int on_issue(struct request* rq) {
-  u64 key = (u64)rq->bio;
+  u64 key = 0;
+  bpf_core_read(&key, sizeof(key), &rq->bio);
   if (!key) return 0;
-  struct fb_origin* o = bpf_map_lookup_elem(&bios, &key);
+  struct fb_origin* o = bio_find(key);
   if (o && !o->issue_ns) {
     o->issue_ns = bpf_ktime_get_boot_ns();
     o->request_bytes = rq->__data_len;
@@ -550,8 +557,9 @@ SEC("tp_btf/block_rq_issue")
 int block_rq_issue_q(u64* ctx) { return on_issue((struct request*)ctx[1]); }
 
 static __always_inline int on_requeue(struct request* rq) {
-  u64 key = (u64)rq->bio;
-  struct fb_origin* o = bpf_map_lookup_elem(&bios, &key);
+  u64 key = 0;
+  bpf_core_read(&key, sizeof(key), &rq->bio);
+  struct fb_origin* o = key ? bio_find(key) : 0;
   if (o) o->requeues++;
   return 0;
 }
@@ -607,7 +615,7 @@ static __noinline int trace_io(const struct fb_origin* o, u64 now, u32 bytes, u3
 __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
   u32 bytes = (u32)sizes;
   u32 request_bytes = sizes >> 32;
-  struct fb_origin* o = bpf_map_lookup_elem(&bios, &bio);
+  struct fb_origin* o = bio_find(bio);
   if (!o) return 0;
   if (!(flags & COMPLETE_ALL)) {
     o->done_bytes += bytes;
@@ -627,14 +635,14 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
     if (flags & COMPLETE_TRACE) trace_io(o, now, request_bytes, flags >> 16);
   }
   charge_origin(o, bio);
-  bpf_map_delete_elem(&bios, &bio);
+  bio_remove(bio);
   return 1;
 }
 
 /* Part of a request is done: what the IO is measured by moves from the old first bio to the new. */
 static __noinline int pass_on(u64 from, u64 to) {
-  struct fb_origin* old = bpf_map_lookup_elem(&bios, &from);
-  struct fb_origin* next = bpf_map_lookup_elem(&bios, &to);
+  struct fb_origin* old = bio_find(from);
+  struct fb_origin* next = bio_find(to);
   if (!old || !next || old == next) return 0;
   next->queue_ns = old->queue_ns;
   next->issue_ns = old->issue_ns;
@@ -645,19 +653,13 @@ static __noinline int pass_on(u64 from, u64 to) {
 
 static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes) {
   if (!rq->part) return 0; /* the kernel does not count it either */
-  struct request___disk* old = (void*)rq;
-  struct gendisk* disk =
-      bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
-  if (!disk) return 0;
-  u32 dev = disk_number(disk);
-  struct fb_device* device = bpf_map_lookup_elem(&devices, &dev);
-  if (!device) return 0;
   u64 now = bpf_ktime_get_boot_ns();
   struct bio* bio = rq->bio;
   u64 plain = 0; /* the same address as a number, for global functions */
   bpf_core_read(&plain, sizeof(plain), &rq->bio);
   u32 left = bytes;
   u32 lost_bytes = 0;
+  bool cut = false;
   bool final = bytes >= rq->__data_len;
   u32 flags = final ? COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0) : 0;
   if (!final) {
@@ -690,11 +692,15 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     bio = bio->bi_next;
   }
   if (left) {
-    count(FB_COUNTER_chain_cut);
     lost_bytes += left;
+    cut = true;
   }
   if (lost_bytes) {
-    count(FB_COUNTER_bio_unknown);
+    struct request___disk* old = (void*)rq;
+    struct gendisk* disk = bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
+    u32 dev = disk ? disk_number(disk) : 0;
+    if (!device_of(dev)) return 0; /* not watched */
+    count(cut && bio ? FB_COUNTER_chain_cut : FB_COUNTER_bio_unknown);
     count_lost(dev, operation_of(rq->cmd_flags, bytes), lost_bytes, 0);
   }
   return 0;

@@ -217,6 +217,18 @@ struct fb_origin {
   struct fb_share share[FB_SHARES];
 };
 
+/*
+ * The table of bios on their way: open addressing over an array, because an entry lives for
+ * microseconds and a hash map's locks would cost more than all the rest. A bio that finds its places
+ * taken goes to a hash map.
+ */
+#define FB_BIO_PROBES 4
+
+struct fb_bio_slot {
+  fb_u64 bio; /* 0 = free */
+  struct fb_origin origin;
+};
+
 /* --- Rows --- */
 struct fb_row_key {
   fb_u32 dirtier_stack;
@@ -244,15 +256,23 @@ struct fb_row {
 
 /* Per device and operation, since the tracer started. */
 #define FB_MAX_DEVICES 1024
+#define FB_DEVICE_PLACES 4096
+#define FB_DEVICE_PROBES 8
 struct fb_lost {
   fb_u64 ios;
   fb_u64 bytes;
 };
 
+/* A place in the table of devices: open addressing from fb_device_place on. */
 struct fb_device {
+  fb_u32 dev;     /* kernel dev_t; 0 = free */
   fb_u32 index;   /* into the lost array, times FB_OP_COUNT */
   fb_u32 watched; /* 0: bios already on their way still count */
 };
+
+static inline fb_u32 fb_device_place(fb_u32 dev, fb_u32 probe) {
+  return ((dev * 0x9E3779B1u >> 16) + probe) & (FB_DEVICE_PLACES - 1);
+}
 
 /* --- Trace mode --- */
 struct fb_trace {
@@ -321,6 +341,8 @@ struct fb_config {
   fb_u32 max_files;   /* files with rows of their own in one window */
   fb_u32 cgroup_v1_subsystem; /* index of the v1 controller for actors, or ~0 */
   fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
+  fb_u32 bio_slots; /* size of the bio table, a power of two; 0 = this kernel cannot use it */
+  fb_u32 reserved;
   /* Functions that make a stack FB_STACK_FOR_ALL, as [first, last) addresses; 0 = none. */
   struct {
     fb_u64 first;
@@ -336,6 +358,8 @@ struct fb_live {
   fb_u32 trace;  /* per-IO records wanted */
   fb_u32 files;  /* files admitted in this window; written by both sides */
   fb_u32 btrfs;  /* a btrfs was seen; set by the programs */
+  fb_u32 spilled; /* a bio went to the hash map; set by the programs */
+  fb_u32 reserved;
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

@@ -74,11 +74,12 @@ struct {
   __type(value, struct fb_ledger);
 } ledgers SEC(".maps");
 
-FB_HASH(bios, u64, struct fb_origin, 1024);
+FB_ARRAY(bio_slots, struct fb_bio_slot, 1024);
+FB_HASH(bios, u64, struct fb_origin, 1024); /* those that found no slot */
 FB_HASH(rows0, struct fb_row_key, struct fb_row, 1024);
 FB_HASH(rows1, struct fb_row_key, struct fb_row, 1024);
 FB_ARRAY(lost, struct fb_lost, FB_MAX_DEVICES* FB_OP_COUNT);
-FB_HASH(devices, u32, struct fb_device, FB_MAX_DEVICES);
+FB_ARRAY(devices, struct fb_device, FB_DEVICE_PLACES);
 
 /* Filesystem (its s_dev) of a block device, where the two have different numbers: btrfs. */
 FB_HASH(fs_of_device, u32, u32, 1024);
@@ -268,6 +269,17 @@ static __always_inline void leave(void) {
 static __always_inline u64 plain_address(struct scratch* s, const void* pointer) {
   *(volatile u64*)&s->plain = (u64)pointer;
   return *(volatile u64*)&s->plain;
+}
+
+/* The entry of a disk that is or was watched. */
+static __always_inline const struct fb_device* device_of(u32 dev) {
+  for (u32 i = 0; i < FB_DEVICE_PROBES; ++i) {
+    u32 place = fb_device_place(dev, i);
+    const struct fb_device* device = bpf_map_lookup_elem(&devices, &place);
+    if (!device || !device->dev) return 0;
+    if (device->dev == dev) return device;
+  }
+  return 0;
 }
 
 static __always_inline struct task_state* task_state(u32 tid) {

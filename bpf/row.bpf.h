@@ -6,6 +6,7 @@
 #define BPF_ROW_BPF_H_
 
 #include "bpf/bio.bpf.h"
+#include "bpf/bio_table.bpf.h"
 
 #define ADD(place, amount) __sync_fetch_and_add(&(place), amount)
 
@@ -36,7 +37,7 @@ __noinline u32 histogram_bucket(u64 value_ns) {
 }
 
 static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
-  struct fb_device* device = bpf_map_lookup_elem(&devices, &dev);
+  const struct fb_device* device = device_of(dev);
   if (!device) return;
   u32 index = device->index * FB_OP_COUNT + (op & (FB_OP_COUNT - 1));
   struct fb_lost* cell = bpf_map_lookup_elem(&lost, &index);
@@ -102,7 +103,7 @@ static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool w
 }
 
 __noinline int charge_nth(u64 bio, u32 i, u32 with_io) {
-  struct fb_origin* o = bpf_map_lookup_elem(&bios, &bio);
+  struct fb_origin* o = bio_find(bio);
   if (o) charge_share(o, i, with_io);
   return 0;
 }

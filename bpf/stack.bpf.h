@@ -22,7 +22,7 @@ static __always_inline u32 table_slot(u32 which, u64 address) {
 
 /* Copies the used part of the stack into scratch. False: not on a thread's stack, or too deep. */
 static __always_inline bool copy_stack(struct scratch* s) {
-  u64 base = TASK_READ(stack);
+  u64 base = plain_address(s, (void*)TASK_READ(stack));
   u64 used = s->owner - base;
   if (used >= 4 * THREAD_STACK_ALIGN) return false;
   u64 depth = THREAD_STACK_ALIGN - (used & (THREAD_STACK_ALIGN - 1));

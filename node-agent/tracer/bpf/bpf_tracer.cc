@@ -139,6 +139,7 @@ class BpfTracer final : public Tracer {
   absl::Status MakeFence();
   void Fence();
   absl::Status Watch(const std::vector<Disk>& disks);
+  absl::Status PutDevice(const fb_device& device);
   void RescanDisks();
   absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
   std::vector<fb_lost> ReadLost();
@@ -158,6 +159,8 @@ class BpfTracer final : public Tracer {
   void SweepPages();
   void SweepInodes();
   void SweepBios();
+  void RemoveBios(const std::function<bool(const fb_origin&)>& match,
+                  const std::function<void(const fb_origin&)>& removed);
   void SweepActs();
   uint64_t ReadCounter(uint32_t which);
   static int TakeTrace(void* context, void* data, size_t size);
@@ -301,8 +304,21 @@ absl::StatusOr<DiskStat> BpfTracer::Baseline(const WatchedDisk& disk) {
   return stat;
 }
 
-absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
+absl::Status BpfTracer::PutDevice(const fb_device& device) {
   int fd = bpf_map__fd(skeleton_->maps.devices);
+  for (uint32_t probe = 0; probe < FB_DEVICE_PROBES; ++probe) {
+    uint32_t place = fb_device_place(device.dev, probe);
+    fb_device there{};
+    if (bpf_map_lookup_elem(fd, &place, &there) != 0) break;
+    if (there.dev != 0 && there.dev != device.dev) continue;
+    if (bpf_map_update_elem(fd, &place, &device, BPF_ANY) != 0) break;
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      "no place for one more disk in the table of watched disks; restart the agent");
+}
+
+absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
   std::map<DeviceNumber, WatchedDisk> next;
   for (const Disk& disk : disks) {
     auto old = watched_.find(disk.number);
@@ -320,10 +336,8 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
     WatchedDisk watched;
     watched.name = disk.name;
     watched.index = place->second;
-    fb_device device{.index = watched.index, .watched = 1};
-    if (bpf_map_update_elem(fd, &dev, &device, BPF_ANY) != 0) {
-      return absl::InternalError(absl::StrCat("watch ", disk.name, ": ", std::strerror(errno)));
-    }
+    absl::Status status = PutDevice({.dev = dev, .index = watched.index, .watched = 1});
+    if (!status.ok()) return status;
     absl::StatusOr<DiskStat> stat = Baseline(watched);
     if (!stat.ok()) continue;  // the disk went away
     watched.seen = *stat;
@@ -332,8 +346,8 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
   for (const auto& [number, disk] : watched_) {
     if (next.contains(number)) continue;
     uint32_t dev = KernelDevice(number);
-    fb_device device{.index = disk.index, .watched = 0};
-    bpf_map_update_elem(fd, &dev, &device, BPF_ANY);
+    absl::Status status = PutDevice({.dev = dev, .index = disk.index, .watched = 0});
+    if (!status.ok()) return status;
   }
   watched_ = std::move(next);
   return absl::OkStatus();
@@ -464,24 +478,16 @@ int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk,
   uint64_t before = BootNow();
   if (!DiskIsIdle(disk.name)) return 0;
   uint32_t dev = KernelDevice(device);
-  int fd = bpf_map__fd(skeleton_->maps.bios);
-  std::vector<std::pair<uint64_t, fb_origin>> dead;
-  absl::Status status = ReadWholeMap<uint64_t, fb_origin>(
-      fd, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
-        if (origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns < before) {
-          dead.emplace_back(key, origin);
-        }
-      });
-  status.IgnoreError();  // the next window tries again
   int64_t found = 0;
-  for (const auto& [key, origin] : dead) {
-    fb_origin now{};
-    if (bpf_map_lookup_elem(fd, &key, &now) != 0 || now.queue_ns != origin.queue_ns) continue;
-    if (bpf_map_delete_elem(fd, &key) != 0) continue;
-    AddLost(device, origin.op, origin.request_bytes, 1, snapshot);
-    ++missed_ends_;
-    found += origin.request_bytes;
-  }
+  RemoveBios(
+      [&](const fb_origin& origin) {
+        return origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns < before;
+      },
+      [&](const fb_origin& origin) {
+        AddLost(device, origin.op, origin.request_bytes, 1, snapshot);
+        ++missed_ends_;
+        found += origin.request_bytes;
+      });
   return found;
 }
 
@@ -708,23 +714,45 @@ void BpfTracer::SweepInodes() {
   }
 }
 
-// Bios that end without ever becoming a request (an error, a retry without waiting, a stacking
-// driver) leave their entry behind.
-void BpfTracer::SweepBios() {
-  int fd = bpf_map__fd(skeleton_->maps.bios);
-  uint64_t now = BootNow();
-  uint64_t ttl = absl::ToInt64Nanoseconds(options_.ttl);
-  std::vector<std::pair<uint64_t, uint64_t>> old;
-  absl::Status status = ReadWholeMap<uint64_t, fb_origin>(
-      fd, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
-        if (origin.queue_ns + ttl < now) old.emplace_back(key, origin.queue_ns);
+// Takes the bios that match out of both tables.
+void BpfTracer::RemoveBios(const std::function<bool(const fb_origin&)>& match,
+                           const std::function<void(const fb_origin&)>& removed) {
+  int slots = bpf_map__fd(skeleton_->maps.bio_slots);
+  std::vector<std::pair<uint32_t, fb_bio_slot>> places;
+  absl::Status status = ReadWholeMap<uint32_t, fb_bio_slot>(
+      slots, kSweepBatch, [&](const uint32_t& place, const fb_bio_slot& slot) {
+        if (slot.bio != 0 && match(slot.origin)) places.emplace_back(place, slot);
+      });
+  status.IgnoreError();  // the next sweep starts anew
+  for (const auto& [place, slot] : places) {
+    fb_bio_slot now{};
+    if (bpf_map_lookup_elem(slots, &place, &now) != 0) continue;
+    if (now.bio != slot.bio || now.origin.queue_ns != slot.origin.queue_ns) continue;
+    fb_bio_slot empty{};
+    if (bpf_map_update_elem(slots, &place, &empty, BPF_ANY) == 0) removed(slot.origin);
+  }
+  int spilled = bpf_map__fd(skeleton_->maps.bios);
+  std::vector<std::pair<uint64_t, fb_origin>> keys;
+  status = ReadWholeMap<uint64_t, fb_origin>(
+      spilled, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
+        if (match(origin)) keys.emplace_back(key, origin);
       });
   status.IgnoreError();
-  for (const auto& [key, queued] : old) {
-    fb_origin origin{};
-    if (bpf_map_lookup_elem(fd, &key, &origin) != 0 || origin.queue_ns != queued) continue;
-    if (bpf_map_delete_elem(fd, &key) == 0) ++expired_bios_;
+  for (const auto& [key, origin] : keys) {
+    fb_origin now{};
+    if (bpf_map_lookup_elem(spilled, &key, &now) != 0 || now.queue_ns != origin.queue_ns) continue;
+    if (bpf_map_delete_elem(spilled, &key) == 0) removed(origin);
   }
+}
+
+// Bios that end without ever becoming a request (an error, a retry without waiting, a stacking
+// driver) leave their entry behind. Those that were issued are left to AddMissedEnds.
+void BpfTracer::SweepBios() {
+  uint64_t now = BootNow();
+  uint64_t ttl = absl::ToInt64Nanoseconds(options_.ttl);
+  RemoveBios(
+      [&](const fb_origin& origin) { return origin.issue_ns == 0 && origin.queue_ns + ttl < now; },
+      [&](const fb_origin&) { ++expired_bios_; });
 }
 
 // Acts and actors are kept as long as there is room: a page may wait for its IO much longer than

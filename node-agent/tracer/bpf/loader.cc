@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -78,6 +79,26 @@ absl::Status Refusal(int error, const char* what, const std::string& messages) {
   return absl::FailedPreconditionError(
       absl::StrCat(what, ": ", std::strerror(error), said,
                    "; this kernel cannot carry the BPF tracer: see --check"));
+}
+
+// Tries a program of one atomic instruction.
+bool KernelHasCompareAndSwap() {
+  const struct bpf_insn program[] = {
+      {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .src_reg = 0, .off = -8, .imm = 0},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .src_reg = 0, .off = 0, .imm = 1},
+      {.code = BPF_STX | BPF_ATOMIC | BPF_DW,
+       .dst_reg = BPF_REG_10,
+       .src_reg = BPF_REG_1,
+       .off = -8,
+       .imm = BPF_CMPXCHG},
+      {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+  };
+  int fd = bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "fb_probe", "GPL", program,
+                         std::size(program), nullptr);
+  if (fd < 0) return false;
+  close(fd);
+  return true;
 }
 
 bool HasCapability(uint64_t set, int capability) { return (set >> capability) & 1; }
@@ -171,7 +192,13 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
   size(skeleton->maps.files, options.max_inodes);
   size(skeleton->maps.free_files, options.max_inodes);
   size(skeleton->maps.pages, std::max(options.max_pages / FB_GROUP_PAGES, 64u));
-  size(skeleton->maps.bios, options.max_bios);
+  // Bios go to an array where the kernel has compare-and-swap, and from there, or before 5.12, to a
+  // hash map.
+  uint32_t slots = std::bit_floor(options.max_bios);
+  bool swap = KernelHasCompareAndSwap();
+  size(skeleton->maps.bio_slots, swap ? slots : 1);
+  size(skeleton->maps.bios, swap ? std::max(slots / 8, 64u) : options.max_bios);
+  skeleton->rodata->config.bio_slots = swap ? slots : 0;
   size(skeleton->maps.rows0, options.max_rows);
   size(skeleton->maps.rows1, options.max_rows);
 

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Bios on their way, by address. A place belongs to whoever puts its bio into it first; only the
+ * hooks of that bio touch it from then on, and these follow one another.
+ */
+#ifndef BPF_BIO_TABLE_BPF_H_
+#define BPF_BIO_TABLE_BPF_H_
+
+#include "bpf/maps.bpf.h"
+
+static __always_inline u32 bio_place(u64 bio, u32 probe) {
+  u32 hash = (u32)((bio >> 6) * 0x9E3779B97F4A7C15ull >> 32);
+  return (hash + probe) & (config.bio_slots - 1);
+}
+
+static __always_inline struct fb_bio_slot* bio_slot(u64 bio) {
+  if (!config.bio_slots) return 0;
+  for (u32 i = 0; i < FB_BIO_PROBES; ++i) {
+    u32 place = bio_place(bio, i);
+    struct fb_bio_slot* slot = bpf_map_lookup_elem(&bio_slots, &place);
+    if (slot && slot->bio == bio) return slot;
+  }
+  return 0;
+}
+
+static __always_inline struct fb_origin* bio_find(u64 bio) {
+  struct fb_bio_slot* slot = bio_slot(bio);
+  if (slot) return &slot->origin;
+  if (config.bio_slots && !live.spilled) return 0;
+  return bpf_map_lookup_elem(&bios, &bio);
+}
+
+/* Only what is used of an origin: most have one share. */
+static __always_inline void copy_origin(struct fb_origin* to, const struct fb_origin* from) {
+  __builtin_memcpy(to, from, __builtin_offsetof(struct fb_origin, share));
+  to->share[0] = from->share[0];
+  if (from->shares > 1)
+    for (u32 i = 1; i < FB_SHARES; ++i) to->share[i] = from->share[i];
+}
+
+/* Puts a bio that is not in the table into it. */
+static __always_inline bool bio_put(u64 bio, const struct fb_origin* origin) {
+  if (config.bio_slots) {
+    for (u32 i = 0; i < FB_BIO_PROBES; ++i) {
+      u32 place = bio_place(bio, i);
+      struct fb_bio_slot* slot = bpf_map_lookup_elem(&bio_slots, &place);
+      if (!slot || slot->bio) continue;
+      if (__sync_val_compare_and_swap(&slot->bio, 0, bio) != 0) continue;
+      copy_origin(&slot->origin, origin);
+      return true;
+    }
+    live.spilled = 1;
+  }
+  return bpf_map_update_elem(&bios, &bio, origin, BPF_ANY) == 0;
+}
+
+static __always_inline void bio_remove(u64 bio) {
+  struct fb_bio_slot* slot = bio_slot(bio);
+  if (slot)
+    slot->bio = 0;
+  else
+    bpf_map_delete_elem(&bios, &bio);
+}
+
+#endif /* BPF_BIO_TABLE_BPF_H_ */
