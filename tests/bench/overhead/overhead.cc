@@ -250,9 +250,9 @@ void PrintVerdict(const JobReport& report) {
   const double throughput_bar = report.direct ? kDirectThroughputBar : kBufferedThroughputBar;
   const double cpu = Ratio(report, "on", &Run::busy_ns_per_io).median;
   const double throughput = Ratio(report, "on", &Run::ios_per_second).median;
-  std::printf("  bars             cpu/io <= %.2f %s   throughput >= %.2f %s\n", cpu_bar,
-              cpu <= cpu_bar ? "met" : "MISSED", throughput_bar,
-              throughput >= throughput_bar ? "met" : "MISSED");
+  std::printf("  %-18s cpu/io %.3f (bar %.2f: %s)   throughput %.3f (bar %.2f: %s)\n",
+              report.job.c_str(), cpu, cpu_bar, cpu <= cpu_bar ? "met" : "MISSED", throughput,
+              throughput_bar, throughput >= throughput_bar ? "met" : "MISSED");
 }
 
 void PrintPrograms(const JobReport& report) {
