@@ -144,6 +144,8 @@ TEST_F(CommitterTest, TasksDoNotHoldUpBatches) {
   committer_->Submit(client, host, Decoded(1));
   client->Await(1);
   EXPECT_LT(ran, 1000);
+  committer_.reset();
+  EXPECT_EQ(ran, 1000);
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ constexpr char kControlName[] = "fleetblame.v1.Control";
 constexpr absl::Duration kDrainTimeout = absl::Seconds(10);
 constexpr absl::Duration kCallTimeout = absl::Seconds(3);
 
+// Of a connection with a stream that is quiet, measured.
+constexpr uint64_t kConnectionBytes = 80 << 10;
+
 // How one memory limit is shared out. The rest is the allocator's, code's and the stacks'.
 struct MemoryShares {
   explicit MemoryShares(uint64_t limit)
@@ -103,7 +106,10 @@ void SetChannelOptions(grpc::ServerBuilder& builder, const ServerConfig& config)
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
   grpc::ResourceQuota quota("fleetblame");
-  quota.Resize(MemoryShares(config.memory_limit_bytes).grpc);
+  // What a quiet connection takes in any case must not count against those that send: a quota that
+  // is used up by connections alone would leave none of them a buffer to read into.
+  quota.Resize(MemoryShares(config.memory_limit_bytes).grpc +
+               config.max_agents * kConnectionBytes);
   builder.SetResourceQuota(quota);
 }
 
