@@ -218,7 +218,9 @@ absl::StatusOr<GroupResult> RunGroups(const ScanEnv& env, Names* names, const Gr
   for (int i = 0; i < ScanWorkers(env.helpers); ++i) {
     workers.push_back(std::make_unique<GroupWorker>(&query, &env, names, &lean));
   }
-  absl::StatusOr<ScanFacts> facts = Scan(env, query.plan, Pointers(workers));
+  ScanPlan plan = query.plan;
+  plan.range.histograms = query.histograms && !lean.load();
+  absl::StatusOr<ScanFacts> facts = Scan(env, plan, Pointers(workers));
   if (!facts.ok()) return facts.status();
   GroupResult result;
   result.facts = *facts;

@@ -231,7 +231,7 @@ Question Draw(Fleet& fleet, uint64_t align) {
   uint64_t start = kDawn + fleet.Random(300) * kSecond / align * align;
   uint64_t end = (start + (1 + fleet.Random(300)) * kSecond + align - 1) / align * align;
   q.range = Range(start, end);
-  tests.push_back([=](const ModelRow& m) { return m.start < end && m.end > start; });
+  tests.push_back([=](const ModelRow& m) { return m.end > start && m.end <= end; });
   std::vector<int> dimensions = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   for (size_t n = fleet.Random(4); n > 0; --n) {
     size_t at = fleet.Random(dimensions.size());

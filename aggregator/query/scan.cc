@@ -64,15 +64,16 @@ absl::StatusOr<ScanFacts> ScanByHost(const ScanEnv& env, const ScanPlan& plan,
 // How many hosts have any data at all: the first block of each tells.
 uint32_t CountHostsWithData(const ScanEnv& env, const ScanPlan& plan) {
   std::atomic<uint32_t> count{0};
+  ScanRange range = plan.range;
+  range.histograms = false;
   const std::vector<HostNumber>& numbers = env.hosts->numbers();
   ParallelFor(env.helpers, numbers.size(), [&](size_t i, int) {
     if (!env.context->KeepGoing()) return;
     bool any = false;
-    absl::Status status =
-        env.view->ScanHosts({&numbers[i], 1}, plan.range, [&any](const ScannedBlock&) {
-          any = true;
-          return false;
-        });
+    absl::Status status = env.view->ScanHosts({&numbers[i], 1}, range, [&any](const ScannedBlock&) {
+      any = true;
+      return false;
+    });
     if (!status.ok()) env.context->Fail(status);
     if (any) count.fetch_add(1, std::memory_order_relaxed);
   });

@@ -45,7 +45,6 @@ class SeriesWorker : public BlockWorker {
 
   bool OnBlock(const ScannedBlock& block) override {
     const size_t step = steps_->StepOf(block.end_unix_ns - 1);
-    // A raw window that reaches over the end belongs to the step after the last.
     if (step == steps_->count) return true;
     seen_[step] = true;
     RowBlockReader reader(*block.rows);
@@ -144,6 +143,7 @@ absl::StatusOr<std::vector<bool>> FindPresence(const ScanEnv& env, const SeriesS
   ScanPlan fleet;
   fleet.source = ScanPlan::Source::kFleet;
   fleet.range = plan.range;
+  fleet.range.histograms = false;
   PresenceWorker presence(&steps);
   absl::StatusOr<ScanFacts> facts = Scan(env, fleet, {&presence});
   if (!facts.ok()) return facts.status();
@@ -182,6 +182,7 @@ absl::Status WarnOfCoarserData(const QueryFrame& frame, const SeriesSteps& steps
   ScanRange range;
   range.start_unix_ns = steps.first_unix_ns;
   range.end_unix_ns = steps.first_unix_ns + first_seen * steps.step_ns;
+  range.histograms = false;
   uint64_t coarser_ns = 0;
   absl::Status status =
       frame.env().view->ScanHosts(frame.hosts().numbers(), range, [&](const ScannedBlock& block) {

@@ -271,13 +271,16 @@ TEST_F(TopTest, LimitAndOrder) {
   EXPECT_EQ(Keys(Top(request))[0], "exact");
 }
 
-TEST_F(TopTest, RangeIsRoundedOutwardToWindows) {
+TEST_F(TopTest, WindowsBelongWhereTheyEnd) {
   v1::TopRequest request;
-  *request.mutable_range() = Range(kDawn + 12 * kSecond, kDawn + 13 * kSecond);
+  *request.mutable_range() = Range(kDawn + 12 * kSecond, kDawn + 25 * kSecond);
   v1::TopResponse r = Top(request);
   EXPECT_EQ(r.rows(0).metrics().bytes(), 40960u);
   EXPECT_EQ(r.summary().start_unix_ns(), kDawn + 10 * kSecond);
-  EXPECT_EQ(r.summary().end_unix_ns(), kDawn + 20 * kSecond);
+  EXPECT_EQ(r.summary().end_unix_ns(), kDawn + 25 * kSecond);
+  // Neighbouring ranges share no window.
+  *request.mutable_range() = Range(kDawn + 12 * kSecond, kDawn + 13 * kSecond);
+  EXPECT_EQ(Top(request).rows_size(), 0);
 }
 
 TEST_F(TopTest, AbsentRangeIsTheLastHour) {

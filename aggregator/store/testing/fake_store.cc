@@ -32,8 +32,14 @@ uint64_t BucketNs(Level level) {
   return 0;
 }
 
+// Gaps belong to every range that they touch.
 bool Touches(uint64_t start, uint64_t end, const ScanRange& range) {
   return start < range.end_unix_ns && end > range.start_unix_ns;
+}
+
+// A window belongs to the range that holds the instant just before its end.
+bool Belongs(uint64_t end, const ScanRange& range) {
+  return end > range.start_unix_ns && end <= range.end_unix_ns;
 }
 
 struct WindowRows {
@@ -238,7 +244,7 @@ class FakeStore::View : public ReadView {
     std::map<std::tuple<HostNumber, DeviceNumber, int>, StoredCoverage> sums;
     for (const HostCoverage& c : coverage_) {
       if (!std::binary_search(hosts.begin(), hosts.end(), c.host)) continue;
-      if (!Touches(c.start, c.end, range)) continue;
+      if (!Belongs(c.end, range)) continue;
       StoredCoverage& sum = sums[{c.host, c.sample.device(), c.sample.direction()}];
       sum.host = c.host;
       sum.device = c.sample.device();
@@ -261,7 +267,7 @@ class FakeStore::View : public ReadView {
     std::map<std::string, uint64_t> out;
     for (const HostLoss& l : losses_) {
       if (!std::binary_search(hosts.begin(), hosts.end(), l.host)) continue;
-      if (Touches(l.start, l.end, range)) out[l.loss.name()] += l.loss.delta();
+      if (Belongs(l.end, range)) out[l.loss.name()] += l.loss.delta();
     }
     return out;
   }
@@ -279,7 +285,7 @@ class FakeStore::View : public ReadView {
             bool fleet, const BlockSink& sink) const {
     std::map<PartKey, Part> parts;
     for (const auto& w : windows_) {
-      if (!wanted(*w) || !Touches(w->start, w->end, range)) continue;
+      if (!wanted(*w) || !Belongs(w->end, range)) continue;
       HostNumber host = fleet ? 0 : w->host;
       Level level = LevelFor(w->end - 1, range);
       if (level == Level::kRaw && w->end <= raw_forgotten_before_) continue;
@@ -291,6 +297,10 @@ class FakeStore::View : public ReadView {
       part.end = end;
       for (BlockRow row : w->rows) {
         if (fleet) row.file = 0;
+        if (!range.histograms) {
+          row.wait.clear();
+          row.io.clear();
+        }
         auto [at, inserted] = part.rows.try_emplace(KeyOf(row), row);
         if (!inserted) AddTo(&at->second, row);
       }
