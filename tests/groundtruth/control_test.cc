@@ -49,7 +49,8 @@ TEST_P(ControlTest, BlindTracerGetsNoMarks) {
   ASSERT_TRUE(blind.ok()) << blind.status();
   for (const Scenario& scenario : AllScenarios()) {
     SCOPED_TRACE(scenario.name);
-    auto outcome = RunScenario(kind, scenario, writer_program, blind->get());
+    auto outcome = RunScenario(kind, scenario, writer_program,
+                               [&blind] { return absl::StatusOr<Defendant*>(blind->get()); });
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->verdict.data_share(), 0.0);
     EXPECT_GT(outcome->kernel.read_bytes + outcome->kernel.write_bytes, 0);

@@ -105,9 +105,7 @@ TEST_P(GroundTruthTest, WriterGetsTheBlame) {
   if (const std::string why = ScratchDisksUnavailable(); !why.empty()) GTEST_SKIP() << why;
   if (!HaveProgram(MkfsProgram(kind))) GTEST_SKIP() << MkfsProgram(kind) << " is not installed";
 
-  auto defendant = TheDefendant();
-  ASSERT_TRUE(defendant.ok()) << defendant.status();
-  auto outcome = RunScenario(kind, *scenario, writer_program, *defendant);
+  auto outcome = RunScenario(kind, *scenario, writer_program, TheDefendant);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   const Verdict& verdict = outcome->verdict;
   std::printf("%s\n", Line(absl::StrCat(FilesystemName(kind), "/", scenario->name), *outcome,

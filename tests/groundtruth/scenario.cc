@@ -377,7 +377,8 @@ absl::Status Defendant::EndSpan(agent::DeviceNumber disk) {
 }
 
 absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
-                                    const std::string& writer, Defendant* defendant) {
+                                    const std::string& writer,
+                                    const std::function<absl::StatusOr<Defendant*>()>& summon) {
   auto disk = LoopDisk::Create(DiskBytesFor(kind));
   if (!disk.ok()) return disk.status();
   auto filesystem = ScratchFilesystem::Create(kind, disk->get());
@@ -389,8 +390,10 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
   auto number = NumberOf(**disk);
   if (!number.ok()) return number.status();
 
-  status = defendant->Watch((*disk)->name());
-  if (status.ok()) status = defendant->BeginSpan(*number);
+  auto defendant = summon();
+  if (!defendant.ok()) return defendant.status();
+  status = (*defendant)->Watch((*disk)->name());
+  if (status.ok()) status = (*defendant)->BeginSpan(*number);
   if (!status.ok()) return status;
   auto before = (*disk)->Counters();
   if (!before.ok()) return before.status();
@@ -399,10 +402,10 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
   if (!status.ok()) return status;
   auto after = (*disk)->Counters();
   if (!after.ok()) return after.status();
-  status = defendant->EndSpan(*number);
+  status = (*defendant)->EndSpan(*number);
   if (!status.ok()) return status;
 
-  const Ledger& ledger = defendant->ledger();
+  const Ledger& ledger = (*defendant)->ledger();
   const Truth truth = TruthOf(kind, scenario, span);
   Outcome outcome;
   outcome.kernel = Difference(*after, *before);

@@ -14,6 +14,7 @@
 #define TESTS_GROUNDTRUTH_SCENARIO_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -95,9 +96,10 @@ class Defendant {
   Ledger ledger_;
 };
 
-// `writer` is the path of the writer program.
+// `writer` is the path of the writer program; `summon` is called when the disk is ready and rests.
 absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
-                                    const std::string& writer, Defendant* defendant);
+                                    const std::string& writer,
+                                    const std::function<absl::StatusOr<Defendant*>()>& summon);
 
 }  // namespace fleetblame::testing
 
