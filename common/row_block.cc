@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/row_block.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
+#include <numeric>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -159,9 +163,73 @@ void ReadHistogram(uint32_t size, const google::protobuf::RepeatedField<uint32_t
   }
 }
 
+// Key of a row as it is sorted: what changes least comes first.
+std::array<uint32_t, 7> SortKey(const v1::RowBlock& b, int row) {
+  return {b.device_ref(row),        b.op_confidence(row),     b.issuer_actor_ref(row),
+          b.issuer_intent_ref(row), b.dirtier_actor_ref(row), b.dirtier_intent_ref(row),
+          b.file_ref(row)};
+}
+
+template <typename Column>
+void Permute(const std::vector<int>& order, Column* column) {
+  if (column->empty()) return;
+  Column sorted;
+  sorted.Reserve(column->size());
+  for (int row : order) sorted.Add(column->Get(row));
+  column->Swap(&sorted);
+}
+
+void PermuteHistograms(const std::vector<int>& order, const HistogramColumns& columns) {
+  std::vector<int> begins;
+  int at = 0;
+  for (uint32_t size : *columns.sizes) {
+    begins.push_back(at);
+    at += static_cast<int>(size);
+  }
+  google::protobuf::RepeatedField<uint32_t> deltas;
+  google::protobuf::RepeatedField<uint64_t> counts;
+  deltas.Reserve(columns.deltas->size());
+  counts.Reserve(columns.counts->size());
+  for (int row : order) {
+    int begin = begins[static_cast<size_t>(row)];
+    int size = static_cast<int>(columns.sizes->Get(row));
+    deltas.Add(columns.deltas->begin() + begin, columns.deltas->begin() + begin + size);
+    counts.Add(columns.counts->begin() + begin, columns.counts->begin() + begin + size);
+  }
+  columns.deltas->Swap(&deltas);
+  columns.counts->Swap(&counts);
+  Permute(order, columns.sizes);
+}
+
+void SortByKey(v1::RowBlock* b) {
+  std::vector<std::array<uint32_t, 7>> keys;
+  for (int row = 0; row < b->op_confidence_size(); ++row) keys.push_back(SortKey(*b, row));
+  if (std::is_sorted(keys.begin(), keys.end())) return;
+  std::vector<int> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&keys](int x, int y) {
+    return keys[static_cast<size_t>(x)] < keys[static_cast<size_t>(y)];
+  });
+  for (auto* column :
+       {b->mutable_dirtier_intent_ref(), b->mutable_issuer_intent_ref(),
+        b->mutable_dirtier_actor_ref(), b->mutable_issuer_actor_ref(), b->mutable_device_ref(),
+        b->mutable_file_ref(), b->mutable_op_confidence()}) {
+    Permute(order, column);
+  }
+  for (auto* column : {b->mutable_ios(), b->mutable_bytes(), b->mutable_wait_ns(),
+                       b->mutable_io_ns(), b->mutable_errors(), b->mutable_requeues()}) {
+    Permute(order, column);
+  }
+  PermuteHistograms(order, {b->mutable_wait_buckets(), b->mutable_wait_bucket_delta(),
+                            b->mutable_wait_bucket_count()});
+  PermuteHistograms(
+      order, {b->mutable_io_buckets(), b->mutable_io_bucket_delta(), b->mutable_io_bucket_count()});
+}
+
 }  // namespace
 
 struct RowBlockBuilder::Impl {
+  Order order = Order::kAsAdded;
   v1::RowBlock block;
   Table intents{true};
   Table actors{true};
@@ -174,7 +242,9 @@ struct RowBlockBuilder::Impl {
   bool any_requeue = false;
 };
 
-RowBlockBuilder::RowBlockBuilder(Order) : impl_(std::make_unique<Impl>()) {}
+RowBlockBuilder::RowBlockBuilder(Order order) : impl_(std::make_unique<Impl>()) {
+  impl_->order = order;
+}
 RowBlockBuilder::~RowBlockBuilder() = default;
 
 void RowBlockBuilder::Add(const BlockRow& row) {
@@ -229,6 +299,7 @@ v1::RowBlock RowBlockBuilder::Finish() {
   m.actors.MoveTo(m.block.mutable_actors());
   m.devices.MoveTo(m.block.mutable_devices());
   m.files.MoveTo(m.block.mutable_files());
+  if (m.order == Order::kByKey) SortByKey(&m.block);
   v1::RowBlock out = std::move(m.block);
   m.block = v1::RowBlock();
   m.bytes = m.error_bytes = m.requeue_bytes = 0;

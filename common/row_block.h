@@ -42,9 +42,12 @@ struct BlockRow {
 // that keys are unique.
 class RowBlockBuilder {
  public:
-  // Rows that stand in order of their keys compress better by a tenth.
-  enum class Order { kByKey, kAsAdded };
-  explicit RowBlockBuilder(Order order = Order::kByKey);
+  // Rows that stand together with their like compress better.
+  enum class Order {
+    kAsAdded,
+    kByKey,  // device, operation and confidence, issuer, dirtier, file, each by first use
+  };
+  explicit RowBlockBuilder(Order order = Order::kAsAdded);
   ~RowBlockBuilder();
 
   void Add(const BlockRow& row);

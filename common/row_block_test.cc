@@ -64,8 +64,9 @@ std::vector<BlockRow> RandomRows(uint64_t seed, int n) {
   return rows;
 }
 
-v1::RowBlock BlockOf(const std::vector<BlockRow>& rows) {
-  RowBlockBuilder builder;
+v1::RowBlock BlockOf(const std::vector<BlockRow>& rows,
+                     RowBlockBuilder::Order order = RowBlockBuilder::Order::kAsAdded) {
+  RowBlockBuilder builder(order);
   for (const BlockRow& row : rows) builder.Add(row);
   return builder.Finish();
 }
@@ -86,6 +87,26 @@ TEST(RowBlock, WhatGoesInComesOut) {
       EXPECT_FALSE(reader.Next(&got, histograms));
       EXPECT_FALSE(reader.Next(&got, histograms));
     }
+  }
+}
+
+TEST(RowBlock, SortingKeepsEachRowWhole) {
+  std::vector<BlockRow> rows = RandomRows(9, 300);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].ios = i;  // tells them apart
+  v1::RowBlock block = BlockOf(rows, RowBlockBuilder::Order::kByKey);
+  ASSERT_TRUE(ValidateRowBlock(block, kAnyRows).ok());
+  RowBlockReader reader(block);
+  BlockRow got;
+  std::vector<char> seen(rows.size(), 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_TRUE(reader.Next(&got));
+    ASSERT_LT(got.ios, rows.size());
+    ExpectEqual(got, rows[got.ios], true);
+    EXPECT_FALSE(seen[got.ios]);
+    seen[got.ios] = 1;
+    if (i == 0) continue;
+    int at = static_cast<int>(i);
+    EXPECT_LE(block.device_ref(at - 1), block.device_ref(at));
   }
 }
 

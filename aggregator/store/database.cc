@@ -139,7 +139,8 @@ rocksdb::ColumnFamilyOptions FamilyOptions(Family family,
   options.compression = rocksdb::kLZ4Compression;
   options.bottommost_compression = rocksdb::kZSTD;
   options.bottommost_compression_opts.enabled = true;
-  options.bottommost_compression_opts.level = 3;
+  // Rows are packed already (row_codec.h); what else there is, is small.
+  options.bottommost_compression_opts.level = points ? 1 : 3;
   options.write_buffer_size = points ? 64 << 20 : 16 << 20;
   options.max_write_buffer_number = 4;
   if (points) {

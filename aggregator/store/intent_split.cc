@@ -15,9 +15,6 @@ void Count(HostNumber host, google::protobuf::RepeatedField<uint32_t>* hosts,
 
 }  // namespace
 
-IntentSplit::Part::Part()
-    : dirtier(RowBlockBuilder::Order::kAsAdded), issuer(RowBlockBuilder::Order::kAsAdded) {}
-
 IntentSplit::Part& IntentSplit::PartOf(IntentNumber intent) {
   std::unique_ptr<Part>& part = parts_[intent];
   if (part == nullptr) part = std::make_unique<Part>();

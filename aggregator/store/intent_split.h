@@ -26,7 +26,6 @@ class IntentSplit {
 
  private:
   struct Part {
-    Part();
     RowBlockBuilder dirtier;
     RowBlockBuilder issuer;
     stored::IntentRows lists;  // all but the blocks

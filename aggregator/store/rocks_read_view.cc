@@ -134,7 +134,7 @@ class RocksReadView::Scan {
         reader_.Scan(segment.level, kind, unit, segment.from_unix_ns, segment.to_unix_ns,
                      [&](const PointKey& key, std::string_view value) {
                        uint64_t span_ns = 0;
-                       error = DecodeRows(value, &rows_, &span_ns);
+                       error = DecodeRows(value, &rows_, &span_ns, range_.histograms);
                        if (!error.ok()) return false;
                        if (!wanted_intents_.empty() && !MentionsAny(rows_, wanted_intents_))
                          return true;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "common/row_block.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -26,12 +25,41 @@ void AddBuckets(const google::protobuf::RepeatedField<uint32_t>& deltas,
   }
 }
 
+// Writes one histogram behind those of the rows before it.
 template <typename Dense>
-SparseHistogram ToSparse(const Dense& dense) {
-  SparseHistogram out;
-  for (int b = dense.low; b <= dense.high; ++b) out.Add(b, dense.counts[static_cast<size_t>(b)]);
-  return out;
+void PutBuckets(const Dense& dense, google::protobuf::RepeatedField<uint32_t>* sizes,
+                google::protobuf::RepeatedField<uint32_t>* deltas,
+                google::protobuf::RepeatedField<uint64_t>* counts) {
+  uint32_t size = 0;
+  int last = 0;
+  for (int b = dense.low; b <= dense.high; ++b) {
+    uint64_t count = dense.counts[static_cast<size_t>(b)];
+    if (count == 0) continue;
+    deltas->Add(static_cast<uint32_t>(b - last));
+    counts->Add(count);
+    last = b;
+    ++size;
+  }
+  sizes->Add(size);
 }
+
+// Where each number stands in a table; new ones are put at its end.
+class TableWriter {
+ public:
+  TableWriter(google::protobuf::RepeatedField<uint32_t>* table, bool begins_with_none)
+      : table_(table) {
+    if (begins_with_none) Ref(0);
+  }
+  uint32_t Ref(uint32_t number) {
+    auto [at, inserted] = refs_.try_emplace(number, static_cast<uint32_t>(table_->size()));
+    if (inserted) table_->Add(number);
+    return at->second;
+  }
+
+ private:
+  google::protobuf::RepeatedField<uint32_t>* const table_;
+  absl::flat_hash_map<uint32_t, uint32_t> refs_;
+};
 
 }  // namespace
 
@@ -47,6 +75,12 @@ void RowMerger::Dense::Merge(const Dense& other) {
   }
   low = std::min(low, other.low);
   high = std::max(high, other.high);
+}
+
+void RowMerger::Dense::Clear() {
+  if (low <= high) std::fill(counts.begin() + low, counts.begin() + high + 1, 0);
+  low = kHistogramBuckets;
+  high = -1;
 }
 
 RowMerger::Sum& RowMerger::SumOf(const Key& key) {
@@ -155,34 +189,45 @@ v1::RowBlock RowMerger::Finish(const Limits& limits) {
   FoldFiles(limits.files);
   if (sums_.size() > limits.rows) FoldFiles(0);
   if (sums_.size() > limits.rows) FoldActors(limits.rows / 2, limits.other_actor);
-  RowBlockBuilder builder;
-  BlockRow row;
+  v1::RowBlock out;
+  TableWriter intents(out.mutable_intents(), true);
+  TableWriter actors(out.mutable_actors(), true);
+  TableWriter devices(out.mutable_devices(), false);
+  TableWriter files(out.mutable_files(), true);
+  bool errors = false;
+  bool requeues = false;
   for (std::unique_ptr<Sum>& sum : sums_) {
-    row.dirtier_intent = sum->key.dirtier_intent;
-    row.issuer_intent = sum->key.issuer_intent;
-    row.dirtier_actor = sum->key.dirtier_actor;
-    row.issuer_actor = sum->key.issuer_actor;
-    row.device = sum->key.device;
-    row.file = sum->key.file;
-    row.operation = static_cast<v1::Operation>(sum->key.op_confidence & 0xf);
-    row.confidence = static_cast<v1::Confidence>(sum->key.op_confidence >> 4);
-    row.ios = sum->ios;
-    row.bytes = sum->bytes;
-    row.wait_ns = sum->wait_ns;
-    row.io_ns = sum->io_ns;
-    row.errors = sum->errors;
-    row.requeues = sum->requeues;
-    row.wait = ToSparse(sum->wait);
-    row.io = ToSparse(sum->io);
-    builder.Add(row);
-    if (spare_.size() < kMaxSpare) {
-      *sum = Sum();
-      spare_.push_back(std::move(sum));
-    }
+    const Key& key = sum->key;
+    out.add_dirtier_intent_ref(intents.Ref(key.dirtier_intent));
+    out.add_issuer_intent_ref(intents.Ref(key.issuer_intent));
+    out.add_dirtier_actor_ref(actors.Ref(key.dirtier_actor));
+    out.add_issuer_actor_ref(actors.Ref(key.issuer_actor));
+    out.add_device_ref(devices.Ref(key.device));
+    out.add_file_ref(files.Ref(key.file));
+    out.add_op_confidence(key.op_confidence);
+    out.add_ios(sum->ios);
+    out.add_bytes(sum->bytes);
+    out.add_wait_ns(sum->wait_ns);
+    out.add_io_ns(sum->io_ns);
+    out.add_errors(sum->errors);
+    out.add_requeues(sum->requeues);
+    errors |= sum->errors != 0;
+    requeues |= sum->requeues != 0;
+    PutBuckets(sum->wait, out.mutable_wait_buckets(), out.mutable_wait_bucket_delta(),
+               out.mutable_wait_bucket_count());
+    PutBuckets(sum->io, out.mutable_io_buckets(), out.mutable_io_bucket_delta(),
+               out.mutable_io_bucket_count());
+    if (spare_.size() >= kMaxSpare) continue;
+    sum->ios = sum->bytes = sum->wait_ns = sum->io_ns = sum->errors = sum->requeues = 0;
+    sum->wait.Clear();
+    sum->io.Clear();
+    spare_.push_back(std::move(sum));
   }
+  if (!errors) out.clear_errors();
+  if (!requeues) out.clear_requeues();
   sums_.clear();
   index_.clear();
-  return builder.Finish();
+  return out;
 }
 
 }  // namespace fleetblame::aggregator

@@ -63,6 +63,7 @@ class RowMerger {
     int high = -1;
     void Add(int bucket, uint64_t count);
     void Merge(const Dense& other);
+    void Clear();
   };
   struct Sum {
     Key key;

@@ -262,7 +262,7 @@ void BenchScan(const Settings& settings) {
     double rows = 0;
     for (int q = 0; q < settings.queries; ++q) {
       uint64_t end = end_unix_ns - random() % 600 * kSecondNs;
-      ScanRange range{end - 86400 * kSecondNs, end, Level::k1d};
+      ScanRange range{end - 86400 * kSecondNs, end, Level::k1d, false};
       double start = Seconds();
       // As `top` does: sum bytes by intent.
       absl::flat_hash_map<uint32_t, uint64_t> bytes;

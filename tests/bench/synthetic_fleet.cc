@@ -35,7 +35,7 @@ struct Key {
 };
 
 std::vector<Key> MakeKeys(const SyntheticFleetOptions& o, std::mt19937_64& random) {
-  std::lognormal_distribution<double> ios(1.2, 1.7);
+  std::lognormal_distribution<double> ios(std::log(o.median_ios), 1.4);
   std::uniform_real_distribution<double> unit(0, 1);
   std::normal_distribution<double> jitter(0, 0.4);
   // A few programs, stacks and files are named by most rows.
@@ -65,7 +65,7 @@ std::vector<Key> MakeKeys(const SyntheticFleetOptions& o, std::mt19937_64& rando
                      static_cast<int>(r.confidence), " ", r.file);
     if (!seen.insert(identity).second) continue;
     key.mean_ios = std::clamp(ios(random), 1.0, 5000.0);
-    key.weight = 0.15 + unit(random) * key.mean_ios;
+    key.weight = 0.15 + unit(random) * std::sqrt(key.mean_ios);
     static constexpr uint64_t kSizes[] = {4096, 4096, 4096, 8192, 16384, 65536, 131072, 524288};
     key.io_bytes = kSizes[random() % std::size(kSizes)];
     bool rotating = r.device % 3 == 0;
@@ -117,10 +117,9 @@ v1::RowBlock DrawWindow(const SyntheticFleetOptions& o, const std::vector<Key>& 
   size_t rows = std::min<size_t>(static_cast<size_t>(o.rows_per_window), order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(rows), order.end());
   order.resize(rows);
-  // Agents send rows in the order of their own tables, which is stable.
   std::sort(order.begin(), order.end(),
             [](const auto& a, const auto& b) { return a.second < b.second; });
-  RowBlockBuilder builder;
+  RowBlockBuilder builder(RowBlockBuilder::Order::kByKey);
   for (const auto& [when, key] : order) builder.Add(DrawRow(*key, random));
   return builder.Finish();
 }

@@ -29,6 +29,9 @@ struct SyntheticFleetOptions {
   int rows_per_window = 500;
   // Distinct (actor, intent, device, operation, file) keys of a host; each window shows some.
   int keys_per_host = 800;
+  // Half of the keys have fewer IOs in a window in which they show; the mean is three to four times
+  // this. 500 rows of ten IOs are a host with 500 IOs a second.
+  double median_ios = 2;
   int intents = 50;  // the same on all hosts
   int actors = 40;
   int devices = 4;
