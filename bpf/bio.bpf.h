@@ -94,8 +94,7 @@ __noinline int share_add(u32 level, u32 act, u32 bytes, u32 tid, u32 confidence)
 }
 
 /*
- * Splits bytes over a ledger, in whole sectors; what rounding leaves goes to the greatest
- * participant. False when nobody is known in it.
+ * Splits bytes over a ledger; what rounding leaves goes to the greatest participant. False when nobody is known in it.
  */
 __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -117,11 +116,12 @@ __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
     }
   }
   if (!total) return 0;
+  if (!tid) ledger->charged_ns = bpf_ktime_get_boot_ns();
   u32 left = bytes;
   for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
     u32 act = copy->act[i];
     if (act == most_act || !act) continue;
-    u32 part = (u32)((u64)bytes * copy->weight[i] / total) & ~511u;
+    u32 part = (u64)bytes * copy->weight[i] / total;
     if (part > left) part = left;
     if (!part) continue;
     share_add(level, act, part, 0, FB_CONF_JOURNAL);
@@ -243,36 +243,52 @@ __noinline int charge_pages(u32 level, u64 first, u32 offset, u32 bytes) {
   return 0;
 }
 
-/* Charges `bytes` of one 1 KiB unit. False when nobody is known for it. */
-__noinline int charge_block(u32 level, u32 unit, u32 bytes, u32 dev, u64 index) {
-  struct fb_block_key key = {.dev = dev, .group = index};
-  struct fb_block_group* group = bpf_map_lookup_elem(&blocks, &key);
-  if (!group || group->group != index || group->dev != dev) return 0;
-  struct fb_block block = group->block[unit & (FB_GROUP_PAGES - 1)];
-  if (block.act && act_of(block.act)) {
-    share_add(level, block.act, bytes, block.tid, FB_CONF_EXACT);
-    return 1;
+/* Ends the run of metadata that belongs to one act or one transaction. */
+__noinline int flush_blocks(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u32 bytes = s->walk.run_bytes;
+  s->walk.run_bytes = 0;
+  if (!bytes) return 0;
+  u32 act = s->walk.run.act;
+  if (act && act_of(act)) {
+    share_add(level, act, bytes, s->walk.run.tid, FB_CONF_EXACT);
+    return 0;
   }
-  return block.ledger_dev && share_ledger(level, block.ledger_dev, block.ledger_tid, bytes);
+  if (act) count(FB_COUNTER_act_stale);
+  u32 dev = s->walk.run.ledger_dev;
+  if (!dev || !share_ledger(level, dev, s->walk.run.ledger_tid, bytes)) s->walk.unknown += bytes;
+  return 0;
 }
 
-/* One unit of walk, or a whole group of which nothing is known. 0 at the end of the bio. */
+/* One unit of the walk, or a whole group of which nothing is known. 0 at the end of the bio. */
 __noinline int charge_step(u32 level, u32 dev) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
   u32 left = s->walk.left;
   if (!left) return 0;
   u64 at = s->walk.at;
-  u32 unit = (at >> 10) & (FB_GROUP_PAGES - 1);
-  u32 part = 1024 - (at & 1023);
-  struct fb_block_key key = {.dev = dev, .group = at >> 14};
-  bool known = true;
-  if (!unit && left >= FB_GROUP_PAGES * 1024 && !bpf_map_lookup_elem(&blocks, &key)) {
-    part = FB_GROUP_PAGES * 1024;
-    known = false;
+  u32 unit = (at >> FB_BLOCK_SHIFT) & (FB_GROUP_PAGES - 1);
+  u32 part = (1u << FB_BLOCK_SHIFT) - (at & ((1u << FB_BLOCK_SHIFT) - 1));
+  struct fb_block_key key = {.dev = dev, .group = at >> FB_BLOCK_GROUP_SHIFT};
+  struct fb_block block = {};
+  struct fb_block_group* group = bpf_map_lookup_elem(&blocks, &key);
+  if (group && group->group == key.group && group->dev == dev) {
+    struct fb_block* there = &group->block[unit];
+    block = *there;
+    /* Clean from now on: what is written here next has another cause. */
+    there->act = 0;
+    there->ledger_dev = 0;
+  } else {
+    part = (1u << FB_BLOCK_GROUP_SHIFT) - (at & ((1u << FB_BLOCK_GROUP_SHIFT) - 1));
   }
   if (part > left) part = left;
-  if (!known || !charge_block(level, unit, part, dev, key.group)) s->walk.unknown += part;
+  if (block.act != s->walk.run.act || block.ledger_dev != s->walk.run.ledger_dev ||
+      block.ledger_tid != s->walk.run.ledger_tid) {
+    flush_blocks(level);
+    s->walk.run = block;
+  }
+  s->walk.run_bytes += part;
   s->walk.at = at + part;
   s->walk.left = left - part;
   return 1;
@@ -285,8 +301,12 @@ __noinline int charge_blocks(u32 level, u32 dev, u64 at, u32 bytes) {
   s->walk.at = at;
   s->walk.left = bytes;
   s->walk.unknown = 0;
+  s->walk.run_bytes = 0;
+  s->walk.run.act = 0;
+  s->walk.run.ledger_dev = 0;
   for (u32 i = 0; i < 2048; ++i)
     if (!charge_step(level, dev)) break;
+  flush_blocks(level);
   share_unknown_metadata(level, s->walk.unknown + s->walk.left);
   s->walk.left = 0;
   return 0;
@@ -360,20 +380,28 @@ __noinline int attribute_write(u32 level, u64 address) {
   offset &= (1u << shift) - 1;
   view_page(page, &view);
 
-  if (view.mapping & 3) { /* anonymous: a process's memory */
-    share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
-    return 0;
-  }
   bool metadata = (o->opf & REQ_META) || s->walk.commit_dev || s->walk.worker;
-  if (!view.mapping) {
-    if (metadata)
+  u64 swapped = bpf_core_enum_value_exists(enum pageflags, PG_swapcache)
+                    ? 1ull << bpf_core_enum_value(enum pageflags, PG_swapcache)
+                    : 0;
+  if ((view.mapping & 3) && (view.flags & swapped)) metadata = false;
+  struct address_space* mapping = (void*)view.mapping;
+  struct inode* inode = 0;
+  if (view.mapping && !(view.mapping & 3)) {
+    /* Memory of the kernel's allocators has something else in this place: ask back. */
+    inode = BPF_CORE_READ(mapping, host);
+    if (BPF_CORE_READ(inode, i_mapping) != mapping) inode = 0;
+  }
+  if (!inode) {
+    /* Anonymous or kernel memory. */
+    if (s->walk.commit_dev)
+      share_unknown_metadata(level, bytes);
+    else if (metadata)
       charge_blocks(level, o->dev, at, bytes);
     else
       share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
     return 0;
   }
-  struct address_space* mapping = (void*)view.mapping;
-  struct inode* inode = BPF_CORE_READ(mapping, host);
   if (is_block_device(BPF_CORE_READ(inode, i_mode))) {
     if (s->walk.commit_dev)
       share_unknown_metadata(level, bytes);
@@ -413,7 +441,7 @@ __noinline int attribute_write(u32 level, u64 address) {
     if (entry) {
       s->walk.inode_act = entry->act;
       s->walk.inode_tid = entry->tid;
-      if (!s->walk.commit_dev) o->file = admit_file(entry);
+      if (!s->walk.journal) o->file = admit_file(entry);
     }
   }
   s->walk.run_slot = 0;

@@ -140,8 +140,9 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   u32 act = 0;
   u32 who = tid;
   bool again = false;
-  if (task && (task->reason || task->taken_act)) {
-    /* A flusher that could not write the folio dirties it again: the old dirtier stands. */
+  if (task && (task->reason || task->taken_act || task->commit_dev)) {
+    /* A flusher that could not write the folio, or a journal that did write it, dirties it again:
+     * the old dirtier stands. */
     act = task->taken_act;
     who = task->taken_tid;
     again = true;
@@ -155,14 +156,14 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
     if (again || (s->actor.key.flags & FB_ACTOR_KTHREAD)) act = 0;
     if (act) {
       struct fb_act* mine = act_of(act);
-      if (mine && stack_is_for_all(mine->key.stack)) act = 0;
+      if (mine && stack_has_flag(mine->key.stack, FB_STACK_FOR_ALL)) act = 0;
     }
   }
   if (act) {
     record_pages(s, &key, first, last, act, who, again);
     if (!again && !(btrfs && key.ino == BTRFS_BTREE_INODE))
       touch_inode(s, task, inode, &key, act, tid);
-    if (btrfs && !again) ledger_add(key.dev, 0, act, pages);
+    if (btrfs && !again) ledger_add(key.dev, 0, act, pages, fs_owner(inode->i_sb));
   }
   leave();
   return 0;
@@ -217,10 +218,24 @@ int block_dirty_buffer(u64* ctx) {
   } else {
     u32 act = working_for(ctx, s, task, HOOK_BUFFER, &tid);
     record_blocks(disk, at, bytes, (u64)act | ((u64)tid << 32), 0);
-    ledger_add(bdev->bd_dev, 0, act, 1);
+    struct fb_act* mine = act_of(act);
+    if (mine && !stack_has_flag(mine->key.stack, FB_STACK_RAW_DEVICE))
+      ledger_add(bdev->bd_dev, 0, act, 1, 0);
   }
   leave();
   return 0;
+}
+
+/* Numbers of transactions only grow in one journal. One that was committed before belongs to
+ * another filesystem, made anew on the same device. */
+static __always_inline u64 journal_era(u32 dev, u32 transaction) {
+  struct fb_journal* journal = bpf_map_lookup_elem(&journals, &dev);
+  if (!journal) return 1;
+  if ((s32)(transaction - journal->committed) <= 0) {
+    journal->era++;
+    journal->committed = transaction - 1;
+  }
+  return journal->era + 1;
 }
 
 /* A jbd2 handle ended; its thread used so many blocks of the transaction. */
@@ -235,8 +250,9 @@ int jbd2_handle_stats(u64* ctx) {
   u32 tid = current_tid();
   struct task_state* task = task_state(tid);
   u32 act = working_for(ctx, s, task, HOOK_HANDLE, &tid);
-  ledger_add(dev, transaction, act, blocks);
-  ledger_add(dev, 0, act, blocks);
+  u64 era = journal_era(dev, transaction);
+  ledger_add(dev, transaction, act, blocks, era);
+  ledger_add(dev, 0, act, blocks, era);
   leave();
   return 0;
 }
@@ -259,6 +275,14 @@ SEC("tp_btf/jbd2_end_commit")
 int jbd2_end_commit(u64* ctx) {
   struct task_state* task = task_state(current_tid());
   if (!task) return 0;
+  u32 dev = task->commit_dev;
+  struct fb_journal* journal = bpf_map_lookup_elem(&journals, &dev);
+  if (journal) {
+    journal->committed = task->commit_tid;
+  } else if (dev) {
+    struct fb_journal fresh = {.committed = task->commit_tid};
+    bpf_map_update_elem(&journals, &dev, &fresh, BPF_NOEXIST);
+  }
   task->commit_dev = 0;
   task->commit_tid = 0;
   task->logging = 0;
@@ -282,7 +306,8 @@ int xfs_trans_log_buf(u64* ctx) {
     u64 at = BPF_CORE_READ(maps, bm_bn) * 512;
     u32 bytes = BPF_CORE_READ(buf, b_length) * 512;
     record_blocks(disk, start + at, bytes, (u64)act | ((u64)tid << 32), 0);
-    ledger_add(BPF_CORE_READ(bdev, bd_dev), 0, act, 2);
+    ledger_add(BPF_CORE_READ(bdev, bd_dev), 0, act, 2,
+               fs_owner(BPF_CORE_READ(buf, b_mount, m_super)));
   }
   leave();
   return 0;
@@ -297,8 +322,8 @@ int xfs_trans_commit(u64* ctx) {
   u32 tid = current_tid();
   struct task_state* task = task_state(tid);
   u32 act = working_for(ctx, s, task, HOOK_XFS_COMMIT, &tid);
-  struct block_device* bdev = BPF_CORE_READ(trans, t_mountp, m_super, s_bdev);
-  ledger_add(BPF_CORE_READ(bdev, bd_dev), 0, act, 1);
+  struct super_block* sb = BPF_CORE_READ(trans, t_mountp, m_super);
+  ledger_add(BPF_CORE_READ(sb, s_bdev, bd_dev), 0, act, 1, fs_owner(sb));
   leave();
   return 0;
 }
@@ -429,6 +454,15 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   bool own = config.bio_pinned && (bio->bi_flags & config.bio_pinned);
   if (own || o->op == FB_OP_FLUSH || o->op == FB_OP_OTHER) {
     /* Direct IO and flushes blame the issuer, and that is the truth. */
+    if (own && live.btrfs && o->op == FB_OP_WRITE) {
+      /* ... who makes btrfs write metadata too. */
+      u32 part = bio->bi_bdev->bd_dev;
+      u32* fs = bpf_map_lookup_elem(&fs_of_device, &part);
+      if (fs) {
+        u32 act = intern_act(o->issuer_actor, o->issuer_stack);
+        ledger_add(*fs, 0, act, 1 + (o->bytes >> (config.page_shift & 31)), 0);
+      }
+    }
   } else if (o->op == FB_OP_READ) {
     file_of_read(s->level, plain_address(s, bio));
   } else {
@@ -445,10 +479,12 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     s->walk.commit_dev = 0;
     s->walk.commit_tid = 0;
     s->walk.consume = 1;
+    s->walk.journal = 0;
     s->walk.worker = s->actor.key.flags & FB_ACTOR_KTHREAD;
     if (task && task->commit_dev) {
       s->walk.consume = !task->logging;
-      s->walk.commit_dev = task->logging ? task->commit_dev : 0;
+      s->walk.journal = task->logging;
+      s->walk.commit_dev = task->commit_dev;
       s->walk.commit_tid = task->commit_tid;
     }
     if (o->op == FB_OP_WRITE)

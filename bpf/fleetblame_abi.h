@@ -58,6 +58,8 @@ enum fb_confidence {
 
 /* Runs on behalf of everybody, whoever called it: committing a transaction, for instance. */
 #define FB_STACK_FOR_ALL 1u
+/* Writes to a block device itself, past any filesystem. */
+#define FB_STACK_RAW_DEVICE 2u
 
 struct fb_stack {
   fb_u32 frames; /* 0 until the entry is complete */
@@ -144,11 +146,14 @@ struct fb_page_group {
   fb_u32 reserved;
 };
 
-/* --- Metadata blocks by place on the disk, in units of 1 KiB --- */
+/* --- Metadata blocks by place on the disk, in units of a sector --- */
+#define FB_BLOCK_SHIFT 9
+#define FB_BLOCK_GROUP_SHIFT (FB_BLOCK_SHIFT + 4)
+
 struct fb_block_key {
   fb_u32 dev;
   fb_u32 reserved;
-  fb_u64 group; /* byte >> 14 */
+  fb_u64 group; /* byte >> FB_BLOCK_GROUP_SHIFT */
 };
 
 struct fb_block {
@@ -174,10 +179,19 @@ struct fb_ledger_key {
 };
 
 struct fb_ledger {
-  fb_u64 decayed_ns;
+  fb_u64 owner;      /* which filesystem under this number; 0 = not known */
+  fb_u64 decayed_ns; /* fading ledgers only, as the next two */
+  fb_u64 added_ns;
+  fb_u64 charged_ns;
   fb_u32 act[FB_LEDGER_ACTS];
   fb_u32 actor[FB_LEDGER_ACTS];
   fb_u32 weight[FB_LEDGER_ACTS];
+};
+
+/* What is known of a journal, by the device of its filesystem. */
+struct fb_journal {
+  fb_u32 committed; /* transaction */
+  fb_u32 era;       /* grows when transactions start anew: another filesystem */
 };
 
 /* --- IOs on their way --- */
@@ -333,7 +347,7 @@ enum fb_counter {
       FB_COUNTER_COUNT
 };
 
-#define FB_FOR_ALL_FUNCTIONS 4
+#define FB_MARKED_FUNCTIONS 4
 
 /* --- Settings that never change while the programs run --- */
 struct fb_config {
@@ -343,11 +357,12 @@ struct fb_config {
   fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
   fb_u32 bio_slots; /* size of the bio table, a power of two; 0 = this kernel cannot use it */
   fb_u32 reserved;
-  /* Functions that make a stack FB_STACK_FOR_ALL, as [first, last) addresses; 0 = none. */
+  /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
   struct {
     fb_u64 first;
     fb_u64 last;
-  } for_all[FB_FOR_ALL_FUNCTIONS];
+    fb_u64 flag;
+  } marked[FB_MARKED_FUNCTIONS];
 };
 
 /* What user space changes while the programs run. */

@@ -105,8 +105,12 @@ struct request___disk { /* before 5.17 */
 };
 
 /* --- Page cache --- */
+typedef struct {
+  u8 b[16];
+} uuid_t;
 struct super_block {
   u32 s_dev;
+  uuid_t s_uuid;
   unsigned long s_magic;
   struct block_device *s_bdev;
 };
@@ -223,7 +227,7 @@ struct btrfs_work {
 #pragma clang attribute pop
 
 /* Only the names count: the loader puts in the running kernel's values. */
-enum pageflags { PG_writeback = 1, PG_head = 6 };
+enum pageflags { PG_writeback = 1, PG_head = 6, PG_swapcache = 10 };
 
 #define PF_KTHREAD 0x00200000u
 #define PF_IO_WORKER 0x00000010u

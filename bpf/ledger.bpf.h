@@ -4,7 +4,8 @@
  *
  * jbd2 tells at the end of each handle how many blocks it used, in the context of whoever ran it:
  * one ledger for each transaction. Filesystems without such a number (xfs, btrfs) and everything
- * outside a transaction have one ledger for the filesystem whose weights halve every four seconds.
+ * outside a transaction have one fading ledger for the filesystem: its weights halve with time, and
+ * shrink at once when new work arrives after the old was written out.
  */
 #ifndef BPF_LEDGER_BPF_H_
 #define BPF_LEDGER_BPF_H_
@@ -12,6 +13,8 @@
 #include "bpf/page.bpf.h"
 
 #define LEDGER_HALF_LIFE_NS 4000000000ull
+#define LEDGER_PAUSE_NS 2000000ull
+#define LEDGER_WRITTEN_SHIFT 4
 #define LEDGER_UNIT 256u
 #define LEDGER_MAX_WEIGHT 0x3fffffffu
 
@@ -20,8 +23,18 @@ static __always_inline struct fb_ledger* ledger_get(u32 dev, u32 tid) {
   return bpf_map_lookup_elem(&ledgers, &key);
 }
 
-/* tid 0: the fading ledger of the filesystem. */
-__noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight) {
+/* The first half of a filesystem's own id. */
+static __always_inline u64 fs_owner(struct super_block* sb) {
+  u64 owner = 0;
+  bpf_core_read(&owner, sizeof(owner), &sb->s_uuid);
+  return owner;
+}
+
+/*
+ * tid 0: the fading ledger of the filesystem. `owner` tells filesystems apart that follow one another
+ * under the same device number; 0 = not known here.
+ */
+__noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight, u64 owner) {
   if (!act || !dev) return 0;
   struct fb_ledger_key key = {.dev = dev, .tid = tid};
   struct fb_ledger* ledger = bpf_map_lookup_elem(&ledgers, &key);
@@ -32,15 +45,26 @@ __noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight) {
     ledger = bpf_map_lookup_elem(&ledgers, &key);
     if (!ledger) return 0;
   }
+  if (owner && ledger->owner != owner) {
+    const struct blank* empty = blank();
+    if (!empty) return 0;
+    if (ledger->owner) *ledger = empty->ledger;
+    ledger->owner = owner;
+  }
   if (!tid) {
     u64 now = bpf_ktime_get_boot_ns();
     u64 age = now - ledger->decayed_ns;
+    u64 shift = 0;
     if (age > LEDGER_HALF_LIFE_NS) {
-      u64 halves = age / LEDGER_HALF_LIFE_NS;
-      if (halves > 8) halves = 8;
+      shift = age / LEDGER_HALF_LIFE_NS;
       ledger->decayed_ns = now;
-      for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) ledger->weight[i] >>= halves;
     }
+    if (ledger->charged_ns > ledger->added_ns && now - ledger->charged_ns > LEDGER_PAUSE_NS)
+      shift += LEDGER_WRITTEN_SHIFT;
+    ledger->added_ns = now;
+    if (shift > 12) shift = 12;
+    if (shift)
+      for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) ledger->weight[i] >>= shift;
   }
   weight *= LEDGER_UNIT;
   struct fb_act* mine = act_of(act);
@@ -87,8 +111,8 @@ static __always_inline u64 device_start(struct block_device* bdev, u32* disk_dev
 /* Records who changed the bytes [at, at + bytes) of a disk: an act, or else a transaction. */
 __noinline int record_blocks(u32 dev, u64 at, u32 bytes, u64 who, u64 ledger) {
   struct fb_block_key key = {.dev = dev};
-  u64 unit = at >> 10;
-  u64 last = (at + bytes - 1) >> 10;
+  u64 unit = at >> FB_BLOCK_SHIFT;
+  u64 last = (at + bytes - 1) >> FB_BLOCK_SHIFT;
   if (!bytes) return 0;
   struct fb_block block = {.act = (u32)who,
                            .tid = who >> 32,

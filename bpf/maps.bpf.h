@@ -81,6 +81,8 @@ FB_HASH(rows1, struct fb_row_key, struct fb_row, 1024);
 FB_ARRAY(lost, struct fb_lost, FB_MAX_DEVICES* FB_OP_COUNT);
 FB_ARRAY(devices, struct fb_device, FB_DEVICE_PLACES);
 
+FB_HASH(journals, u32, struct fb_journal, 1024);
+
 /* Filesystem (its s_dev) of a block device, where the two have different numbers: btrfs. */
 FB_HASH(fs_of_device, u32, u32, 1024);
 
@@ -197,6 +199,7 @@ struct scratch {
   struct {
     struct fb_page_key key;
     u64 at;        /* byte on the disk */
+    struct fb_block run; /* what the last run_bytes of metadata belong to */
     u32 unknown;   /* metadata bytes without a dirtier so far */
     u32 part;      /* the block device of the bio */
     u32 dev;       /* of the filesystem: its ledger */
@@ -207,7 +210,8 @@ struct scratch {
     u32 inode_act; /* last dirtier of the inode, for pages that nobody is known for */
     u32 inode_tid;
     u32 consume;      /* the pages leave the table: they are clean after this write */
-    u32 commit_dev;   /* transaction of which this is the journal, or 0 */
+    u32 journal;      /* this is a copy in the journal */
+    u32 commit_dev;   /* transaction that is being committed, or 0 */
     u32 commit_tid;
     u32 worker; /* the issuer is a kernel thread */
   } walk;

@@ -150,9 +150,9 @@ __noinline u32 stack_flags(u32 level) {
   for (u32 i = 0; i < FB_MAX_FRAMES; ++i) {
     if (i >= frames) break;
     u64 address = s->stack.address[i];
-    for (u32 k = 0; k < FB_FOR_ALL_FUNCTIONS; ++k)
-      if (address >= config.for_all[k].first && address < config.for_all[k].last)
-        flags |= FB_STACK_FOR_ALL;
+    for (u32 k = 0; k < FB_MARKED_FUNCTIONS; ++k)
+      if (address >= config.marked[k].first && address < config.marked[k].last)
+        flags |= config.marked[k].flag;
   }
   return flags;
 }
@@ -312,9 +312,9 @@ static __always_inline u32 current_stack(void* ctx, struct scratch* s, u32 hook)
   return learn_stack(level, bytes);
 }
 
-static __always_inline bool stack_is_for_all(u32 id) {
+static __always_inline bool stack_has_flag(u32 id, u32 flag) {
   struct fb_stack* stack = bpf_map_lookup_elem(&stacks, &id);
-  return stack && (stack->flags & FB_STACK_FOR_ALL);
+  return stack && (stack->flags & flag);
 }
 
 #endif /* BPF_STACK_BPF_H_ */

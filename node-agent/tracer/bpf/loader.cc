@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -212,15 +213,22 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
     auto index = kernel.Enumerator(absl::StrCat(controller, "_cgrp_id"));
     if (index.has_value()) skeleton->rodata->config.cgroup_v1_subsystem = *index;
   }
-  // These run on everybody's behalf, whoever happens to call them.
+  // Functions that say what a stack is about.
   if (auto symbols = OpenSymbols(); symbols.ok()) {
+    const std::map<std::string, uint64_t> flags = {
+        {"btrfs_commit_transaction", FB_STACK_FOR_ALL},
+        {"btrfs_run_delayed_refs", FB_STACK_FOR_ALL},
+        {"blkdev_write_iter", FB_STACK_RAW_DEVICE},
+    };
+    std::vector<std::string> names;
+    for (const auto& [name, flag] : flags) names.push_back(name);
     int next = 0;
-    for (const auto& [name, range] :
-         FindFunctions(**symbols, {"btrfs_commit_transaction", "btrfs_run_delayed_refs"})) {
-      if (next == FB_FOR_ALL_FUNCTIONS) break;
-      skeleton->rodata->config.for_all[next].first = range.first;
-      skeleton->rodata->config.for_all[next].last = range.last;
-      ++next;
+    for (const auto& [name, range] : FindFunctions(**symbols, names)) {
+      if (next == FB_MARKED_FUNCTIONS) break;
+      auto& marked = skeleton->rodata->config.marked[next++];
+      marked.first = range.first;
+      marked.last = range.last;
+      marked.flag = flags.at(name);
     }
   }
   skeleton->data->live.window = 1;
