@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,7 +13,9 @@
 namespace fleetblame::aggregator {
 namespace {
 
-constexpr absl::Duration kTaskSlice = absl::Milliseconds(20);
+// Tasks get as much time as the last write took, within these bounds.
+constexpr absl::Duration kLeastTaskSlice = absl::Milliseconds(20);
+constexpr absl::Duration kMostTaskSlice = absl::Milliseconds(300);
 constexpr absl::Duration kErrorLogInterval = absl::Minutes(1);
 
 // Entries of a group by client, clients in order of first appearance.
@@ -101,7 +104,7 @@ std::vector<Committer::Entry> Committer::TakeGroup() {
 }
 
 void Committer::RunTasks() {
-  absl::Time end = absl::Now() + kTaskSlice;
+  absl::Time end = absl::Now() + std::clamp(last_commit_, kLeastTaskSlice, kMostTaskSlice);
   do {
     std::function<void()> task;
     {
@@ -122,7 +125,8 @@ void Committer::Commit(std::vector<Entry> group) {
   }
   absl::Time begin = absl::Now();
   absl::StatusOr<std::vector<AppendResult>> results = store_->Append(incoming);
-  metrics_->commit_seconds.Observe(absl::ToDoubleSeconds(absl::Now() - begin));
+  last_commit_ = absl::Now() - begin;
+  metrics_->commit_seconds.Observe(absl::ToDoubleSeconds(last_commit_));
   metrics_->commit_batches.Observe(static_cast<double>(group.size()));
   if (results.ok() && results->size() != group.size()) {
     results = absl::InternalError("the store returned another number of results than batches");
