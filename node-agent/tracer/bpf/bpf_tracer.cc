@@ -31,6 +31,7 @@
 #include "node-agent/tracer/bpf/kernel_btf.h"
 #include "node-agent/tracer/bpf/loader.h"
 #include "node-agent/tracer/bpf/map_io.h"
+#include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/rwbs.h"
 
 namespace fleetblame::agent {

@@ -47,13 +47,6 @@ class LoadedPrograms {
   std::vector<std::string> limitations_;
 };
 
-// Why BPF cannot be used at all, or OK: privileges and lockdown.
-absl::Status CheckPrivileges();
-
-// Controller of the version 1 hierarchy that tells most about who a process is; empty when the
-// host has none.
-std::string CgroupV1Controller();
-
 }  // namespace fleetblame::agent
 
 #endif  // NODE_AGENT_TRACER_BPF_LOADER_H_
