@@ -94,7 +94,10 @@ TEST(CrashTest, KilledAtAnyMomentNothingAcknowledgedIsLostOrDouble) {
     }
     for (bool rolled_up : {false, true}) {
       if (rolled_up) {
-        ASSERT_TRUE((*store)->Upkeep(kTestStartUnixNs * 2, 3600 * kTestSecondNs).ok());
+        ASSERT_TRUE(
+            (*store)
+                ->Upkeep(kTestStartUnixNs + 30ull * 86400 * kTestSecondNs, 3600 * kTestSecondNs)
+                .ok());
       }
       std::vector<HostNumber> all = {hosts[0].number};
       auto view = (*store)->NewReadView();

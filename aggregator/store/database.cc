@@ -7,6 +7,7 @@
 #include <rocksdb/table.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -128,7 +129,7 @@ rocksdb::BlockBasedTableOptions TableOptions(const std::shared_ptr<rocksdb::Cach
   return table;
 }
 
-rocksdb::ColumnFamilyOptions FamilyOptions(Family family,
+rocksdb::ColumnFamilyOptions FamilyOptions(Family family, const RocksStoreOptions& store,
                                            const std::shared_ptr<rocksdb::Cache>& cache) {
   rocksdb::ColumnFamilyOptions options;
   options.level_compaction_dynamic_level_bytes = true;
@@ -141,7 +142,9 @@ rocksdb::ColumnFamilyOptions FamilyOptions(Family family,
   options.bottommost_compression_opts.enabled = true;
   // Rows are packed already (row_codec.h); what else there is, is small.
   options.bottommost_compression_opts.level = points ? 1 : 3;
-  options.write_buffer_size = points ? 64 << 20 : 16 << 20;
+  // After a full disk the database goes on only when there is room for one of these.
+  options.write_buffer_size = std::min<size_t>(
+      points ? 64 << 20 : 16 << 20, std::max<size_t>(store.write_buffer_bytes / 3, 1 << 20));
   options.max_write_buffer_number = 4;
   if (points) {
     options.sst_partitioner_factory =
@@ -186,7 +189,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const RocksStoreOptions
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
   for (int f = 0; f < static_cast<int>(Family::kCount); ++f) {
     descriptors.emplace_back(kFamilyNames[f],
-                             FamilyOptions(static_cast<Family>(f), database->cache_));
+                             FamilyOptions(static_cast<Family>(f), options, database->cache_));
   }
   rocksdb::DB* db = nullptr;
   rocksdb::Status status = rocksdb::DB::Open(DatabaseOptions(options, database->cache_),
@@ -212,7 +215,8 @@ absl::Status Database::Repair(const RocksStoreOptions& options) {
   std::shared_ptr<rocksdb::Cache> cache = rocksdb::NewLRUCache(options.block_cache_bytes);
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
   for (int f = 0; f < static_cast<int>(Family::kCount); ++f) {
-    descriptors.emplace_back(kFamilyNames[f], FamilyOptions(static_cast<Family>(f), cache));
+    descriptors.emplace_back(kFamilyNames[f],
+                             FamilyOptions(static_cast<Family>(f), options, cache));
   }
   rocksdb::Status status =
       rocksdb::RepairDB(options.path, DatabaseOptions(options, cache), descriptors);

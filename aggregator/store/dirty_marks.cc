@@ -68,6 +68,7 @@ bool DirtyMarks::Mark(const Bucket& bucket, int64_t now_ns, rocksdb::WriteBatch*
   at->second = {next_generation_++, now_ns};
   if (!inserted) return false;
   copy_ = nullptr;
+  ++version_;
   batch->Put(database_->family(Family::kDirty), MarkKey(bucket), rocksdb::Slice());
   return true;
 }

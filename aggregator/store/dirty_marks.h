@@ -16,6 +16,7 @@
 #include <rocksdb/write_batch.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -85,6 +86,8 @@ class DirtyMarks {
   uint64_t Oldest(Level level, UnitKind kind) const;
   size_t size() const;
   std::shared_ptr<const DirtyCopy> Copy() const;
+  // Grows with each bucket that becomes stale.
+  uint64_t version() const { return version_.load(); }
 
  private:
   struct State {
@@ -100,6 +103,7 @@ class DirtyMarks {
   }
 
   const Database* const database_;
+  std::atomic<uint64_t> version_{0};
   mutable absl::Mutex mutex_;
   std::array<std::array<Map, 2>, kLevels> maps_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -77,10 +77,10 @@ class FaultTest : public testing::Test {
     EXPECT_GT(sent, 10);
     ExpectWhole();
     EXPECT_FALSE(Send().ok());
-    store_->Upkeep(kTestStartUnixNs * 2, kTestSecondNs).IgnoreError();
+    store_->Upkeep(kTestStartUnixNs + 86400 * kTestSecondNs, kTestSecondNs).IgnoreError();
     fs::remove(Ballast());
     // It comes back by itself.
-    for (int i = 0; i < 100 && !(status = Send()).ok(); ++i) usleep(100'000);
+    for (int i = 0; i < 300 && !(status = Send()).ok(); ++i) usleep(100'000);
     ASSERT_TRUE(status.ok()) << status;
     for (int i = 0; i < 5; ++i) {
       status = Send();

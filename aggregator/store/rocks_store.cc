@@ -388,10 +388,17 @@ absl::StatusOr<std::vector<v1::ListDirectivesResponse::Set>> RocksStore::ListDir
 std::unique_ptr<ReadView> RocksStore::NewReadView() const {
   ReadSources sources{database_.get(), interner_.get(), &hosts_, &intent_seen_};
   absl::MutexLock lock(&state_mutex_);
-  // Marks first, then the snapshot that RocksReadView takes: see dirty_marks.h.
-  std::shared_ptr<const DirtyCopy> dirty = dirty_.Copy();
-  return std::make_unique<RocksReadView>(sources, std::move(dirty), horizons_, first_unix_ns_,
-                                         last_unix_ns_);
+  // Marks first, then the snapshot that RocksReadView takes: see dirty_marks.h. A mark that came in
+  // between may belong to rows that the snapshot holds, so try again; after some attempts settle
+  // for a view that shows a bucket as it was a moment ago.
+  std::unique_ptr<RocksReadView> view;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    const uint64_t version = dirty_.version();
+    view = std::make_unique<RocksReadView>(sources, dirty_.Copy(), horizons_, first_unix_ns_,
+                                           last_unix_ns_);
+    if (dirty_.version() == version) break;
+  }
+  return view;
 }
 
 // Whether something finer, of which the bucket would be made, is stale itself.
