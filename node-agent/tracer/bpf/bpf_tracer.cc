@@ -130,7 +130,8 @@ class BpfTracer final : public Tracer {
   absl::Status SetDevices(const DeviceSelection& selection) override;
   absl::StatusOr<Snapshot> Collect() override;
   absl::Status SetTrace(bool on) override;
-  absl::Status PollTrace(absl::Duration timeout, const std::function<void(const TraceRecord&)>& sink,
+  absl::Status PollTrace(absl::Duration timeout,
+                         const std::function<void(const TraceRecord&)>& sink,
                          uint64_t* dropped) override;
   absl::StatusOr<std::unique_ptr<std::istream>> OpenKallsyms() override { return OpenSymbols(); }
   uint64_t SymbolGeneration() override { return SymbolTableGeneration(); }
@@ -244,7 +245,8 @@ void BpfTracer::Fence() {
 }
 
 absl::Status BpfTracer::Start(const KernelBtf& kernel) {
-  absl::Status status = FillFreeIds(skeleton_->maps.free_stacks, FB_STACK_FIRST, options_.max_stacks);
+  absl::Status status =
+      FillFreeIds(skeleton_->maps.free_stacks, FB_STACK_FIRST, options_.max_stacks);
   if (status.ok()) status = FillFreeIds(skeleton_->maps.free_actors, 1, options_.max_actors);
   if (status.ok()) status = FillFreeIds(skeleton_->maps.free_acts, 1, options_.max_acts);
   if (status.ok()) status = FillFreeIds(skeleton_->maps.free_files, 1, options_.max_inodes);
@@ -474,8 +476,7 @@ void BpfTracer::AddLostRows(Snapshot* snapshot) {
 
 // An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it is
 // certain that it ended, and that the kernel counted it.
-int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk,
-                                 Snapshot* snapshot) {
+int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot) {
   uint64_t before = BootNow();
   if (!DiskIsIdle(disk.name)) return 0;
   uint32_t dev = KernelDevice(device);
@@ -687,11 +688,11 @@ void BpfTracer::SweepPages() {
   uint32_t ttl = absl::ToInt64Seconds(options_.ttl);
   std::vector<fb_page_key> old;
   bool finished = false;
-  absl::Status status = WalkMap<fb_page_key, fb_page_group>(
-      fd, kSweepBatch, kSweepStep, &pages_cursor_, &finished,
-      [&](const fb_page_key& key, const fb_page_group& group) {
-        if (group.epoch + ttl < now) old.push_back(key);
-      });
+  absl::Status status =
+      WalkMap<fb_page_key, fb_page_group>(fd, kSweepBatch, kSweepStep, &pages_cursor_, &finished,
+                                          [&](const fb_page_key& key, const fb_page_group& group) {
+                                            if (group.epoch + ttl < now) old.push_back(key);
+                                          });
   status.IgnoreError();  // the next sweep starts anew
   for (const fb_page_key& key : old) bpf_map_delete_elem(fd, &key);
 }
@@ -703,8 +704,11 @@ void BpfTracer::SweepInodes() {
   uint32_t ttl = absl::ToInt64Seconds(options_.ttl);
   std::vector<std::pair<fb_inode_key, uint32_t>> old;
   bool finished = false;
+  // A storm of new files fills the table faster than the ttl empties it.
+  bool full = ReadCounter(FB_COUNTER_inode_nomem) != counters_seen_[FB_COUNTER_inode_nomem];
+  if (full) ttl = std::min<uint32_t>(ttl, 20);
   absl::Status status = WalkMap<fb_inode_key, fb_inode>(
-      fd, kSweepBatch, kSweepStep / 4, &inodes_cursor_, &finished,
+      fd, kSweepBatch, full ? options_.max_inodes : kSweepStep, &inodes_cursor_, &finished,
       [&](const fb_inode_key& key, const fb_inode& inode) {
         if (inode.epoch + ttl < now) old.emplace_back(key, inode.file);
       });
@@ -734,10 +738,10 @@ void BpfTracer::RemoveBios(const std::function<bool(const fb_origin&)>& match,
   }
   int spilled = bpf_map__fd(skeleton_->maps.bios);
   std::vector<std::pair<uint64_t, fb_origin>> keys;
-  status = ReadWholeMap<uint64_t, fb_origin>(
-      spilled, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
-        if (match(origin)) keys.emplace_back(key, origin);
-      });
+  status = ReadWholeMap<uint64_t, fb_origin>(spilled, kSweepBatch,
+                                             [&](const uint64_t& key, const fb_origin& origin) {
+                                               if (match(origin)) keys.emplace_back(key, origin);
+                                             });
   status.IgnoreError();
   for (const auto& [key, origin] : keys) {
     fb_origin now{};
@@ -766,8 +770,8 @@ void BpfTracer::SweepActs() {
   std::vector<fb_act> idle_acts;
   std::vector<bool> actor_in_use(options_.max_actors, false);
   size_t used_acts = 0;
-  absl::Status status = ReadWholeMap<uint32_t, fb_act>(
-      acts, kSweepBatch, [&](const uint32_t&, const fb_act& act) {
+  absl::Status status =
+      ReadWholeMap<uint32_t, fb_act>(acts, kSweepBatch, [&](const uint32_t&, const fb_act& act) {
         if (act.id == 0) return;
         ++used_acts;
         if (act.epoch + ttl < now) {
@@ -792,12 +796,13 @@ void BpfTracer::SweepActs() {
   }
   std::vector<fb_actor> idle_actors;
   size_t used_actors = 0;
-  status = ReadWholeMap<uint32_t, fb_actor>(
-      actors, kSweepBatch, [&](const uint32_t& index, const fb_actor& actor) {
-        if (actor.id == 0) return;
-        ++used_actors;
-        if (actor.epoch + ttl < now && !actor_in_use[index]) idle_actors.push_back(actor);
-      });
+  status = ReadWholeMap<uint32_t, fb_actor>(actors, kSweepBatch,
+                                            [&](const uint32_t& index, const fb_actor& actor) {
+                                              if (actor.id == 0) return;
+                                              ++used_actors;
+                                              if (actor.epoch + ttl < now && !actor_in_use[index])
+                                                idle_actors.push_back(actor);
+                                            });
   if (!status.ok() || used_actors <= options_.max_actors / 2) return;
   for (fb_actor& actor : idle_actors) {
     bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.actor_ids), &actor.key);

@@ -24,14 +24,14 @@ namespace fleetblame::agent {
 // Sizes of the kernel tables. All are allocated when the tracer is made and never grow; a table
 // that is full is counted in Snapshot::losses and makes blame coarser, never wrong.
 struct BpfTracerOptions {
-  uint32_t max_stacks = 16384;     // distinct kernel stacks, kept as long as the tracer lives
-  uint32_t max_actors = 65536;     // distinct (comm, cgroup)
-  uint32_t max_acts = 65536;       // distinct (actor, stack) that dirtied something
-  uint32_t max_pages = 2097152;    // dirty 4 KiB pages whose dirtier is known
-  uint32_t max_inodes = 32768;     // inodes whose last dirtier and name are known
-  uint32_t max_rows = 8192;        // rows of one window
-  uint32_t max_files = 64;         // files of one window that get rows of their own
-  uint32_t max_bios = 32768;       // bios on their way
+  uint32_t max_stacks = 16384;   // distinct kernel stacks, kept as long as the tracer lives
+  uint32_t max_actors = 65536;   // distinct (comm, cgroup)
+  uint32_t max_acts = 65536;     // distinct (actor, stack) that dirtied something
+  uint32_t max_pages = 2097152;  // dirty 4 KiB pages whose dirtier is known
+  uint32_t max_inodes = 65536;   // inodes whose last dirtier and name are known
+  uint32_t max_rows = 8192;      // rows of one window
+  uint32_t max_files = 64;       // files of one window that get rows of their own
+  uint32_t max_bios = 32768;     // bios on their way
   absl::Duration ttl = absl::Seconds(120);
   DeviceSelection devices;
 };

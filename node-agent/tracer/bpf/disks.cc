@@ -74,9 +74,9 @@ absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
       chosen[i] = !take_away;
     }
     if (!found && !take_away && !HasGlob(pattern)) {
-      return absl::NotFoundError(absl::StrCat(
-          "no disk is named \"", pattern,
-          "\"; give a name from /sys/block, a pattern such as sd*, or MAJOR:MINOR of a whole disk"));
+      return absl::NotFoundError(absl::StrCat("no disk is named \"", pattern,
+                                              "\"; give a name from /sys/block, a pattern such as "
+                                              "sd*, or MAJOR:MINOR of a whole disk"));
     }
   }
   std::vector<Disk> result;
@@ -88,9 +88,8 @@ absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
 
 absl::StatusOr<DiskStat> ParseDiskStat(std::string_view text) {
   std::vector<uint64_t> fields;
-  for (absl::string_view word :
-       absl::StrSplit(absl::string_view(text.data(), text.size()), absl::ByAnyChar(" \t\n"),
-                      absl::SkipEmpty())) {
+  for (absl::string_view word : absl::StrSplit(absl::string_view(text.data(), text.size()),
+                                               absl::ByAnyChar(" \t\n"), absl::SkipEmpty())) {
     uint64_t value = 0;
     if (!absl::SimpleAtoi(word, &value)) {
       return absl::DataLossError(absl::StrCat("disk statistics hold \"", word, "\", no number"));

@@ -43,8 +43,8 @@ CapabilityLine Jit() {
   return line;
 }
 
-// Without addresses in kallsyms stacks cannot be named, and functions that work for everybody not be
-// told from others.
+// Without addresses in kallsyms stacks cannot be named, and functions that work for everybody not
+// be told from others.
 CapabilityLine Symbols() {
   CapabilityLine line;
   line.name = "kallsyms";

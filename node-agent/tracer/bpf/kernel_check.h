@@ -22,7 +22,7 @@ struct CapabilityLine {
     kDegraded,  // missing, and the tracer works less exactly without it
     kMissing,   // missing, and the tracer cannot start without it
   };
-  std::string name;     // "BTF", "hook ext4_da_write_end", ...
+  std::string name;  // "BTF", "hook ext4_da_write_end", ...
   State state = State::kYes;
   std::string meaning;  // what it gives
   std::string cost;     // what is lost without it; empty when state is kYes

@@ -122,9 +122,9 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
     const ProgramVariant* variant = ChooseVariant(group, kernel);
     if (variant == nullptr) {
       if (group.required) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "the kernel has no tracepoint for ", group.meaning, " (", group.ability,
-            "), so ", group.cost, "; this kernel cannot carry the BPF tracer"));
+        return absl::FailedPreconditionError(
+            absl::StrCat("the kernel has no tracepoint for ", group.meaning, " (", group.ability,
+                         "), so ", group.cost, "; this kernel cannot carry the BPF tracer"));
       }
       loaded->limitations_.push_back(
           absl::StrCat(group.ability, ": no such hook in this kernel; ", group.cost, "."));

@@ -31,8 +31,8 @@ absl::Status CheckPrivileges() {
     if (!absl::StartsWith(line, "CapEff:")) continue;
     uint64_t set = strtoull(line.c_str() + 7, nullptr, 16);
     constexpr int kSysAdmin = 21, kPerfmon = 38, kBpf = 39;
-    bool enough = HasCapability(set, kSysAdmin) ||
-                  (HasCapability(set, kPerfmon) && HasCapability(set, kBpf));
+    bool enough =
+        HasCapability(set, kSysAdmin) || (HasCapability(set, kPerfmon) && HasCapability(set, kBpf));
     if (!enough) {
       return absl::PermissionDeniedError(
           "no privilege to load BPF programs; run as root, or give the program CAP_BPF and "

@@ -15,7 +15,7 @@
 namespace fleetblame::agent {
 
 struct ProgramVariant {
-  const char* name;        // of the program
+  const char* name;  // of the program
   const char* tracepoint;
   // Type of the argument at `index`: the mark of the form that this program understands.
   int index;
