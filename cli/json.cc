@@ -122,7 +122,7 @@ Json MetricsJson(const v1::Metrics& m) {
   AddQuantiles("io", m.io(), &json);
   json["errors"] = m.errors();
   json["requeues"] = m.requeues();
-  json["hosts"] = m.hosts();
+  json["hosts"] = m.hosts() == 0 ? Json() : Json(m.hosts());
   json["wait_histogram"] = HistogramJson(m.wait());
   json["io_histogram"] = HistogramJson(m.io());
   return json;

@@ -94,8 +94,7 @@ std::string FramesSummary(const google::protobuf::RepeatedPtrField<std::string>&
 std::string DimensionText(const v1::DimensionValue& value) {
   if (value.dimension() == v1::DIMENSION_INTENT) {
     if (value.text().empty()) return "-";
-    std::string text = absl::StrCat(value.short_id(), "  ",
-                                    FramesSummary(value.frames()));
+    std::string text = absl::StrCat(value.short_id(), "  ", FramesSummary(value.frames()));
     if (!value.modifier().empty()) absl::StrAppend(&text, " (", value.modifier(), ")");
     return text;
   }
@@ -125,7 +124,10 @@ void PrintRowsTable(const std::vector<v1::Dimension>& by,
     }
     cells.push_back(HistogramSpark(m.io()));
     if (shown.errors) cells.push_back(HumanCount(m.errors()));
-    if (many_hosts) cells.push_back(absl::StrCat(m.hosts(), "/", hosts_with_data));
+    if (many_hosts) {
+      // 0: the answer came from sums over the fleet, which do not know.
+      cells.push_back(m.hosts() == 0 ? "-" : absl::StrCat(m.hosts(), "/", hosts_with_data));
+    }
     for (const auto& value : row.key()) cells.push_back(DimensionText(value));
     table.AddRow(std::move(cells));
   }
@@ -163,7 +165,7 @@ void PrintRowsCsv(const std::vector<v1::Dimension>& by,
     add_latency(m.io_ns(), m.io());
     add(m.errors());
     add(m.requeues());
-    add(m.hosts());
+    fields.push_back(m.hosts() == 0 ? "" : absl::StrCat(m.hosts()));
     WriteCsvRecord(fields, out);
   }
 }
