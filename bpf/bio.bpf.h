@@ -275,7 +275,8 @@ __noinline int charge_step(u32 level, u32 dev) {
   struct fb_block_group* group = bpf_map_lookup_elem(&blocks, &key);
   if (group && group->group == key.group && group->dev == dev) {
     struct fb_block* there = &group->block[unit];
-    block = *there;
+    /* What another filesystem left behind at this place says nothing. */
+    if (there->owner == s->walk.owner) block = *there;
     /* Clean from now on: what is written here next has another cause. */
     there->act = 0;
     there->ledger_dev = 0;
@@ -392,8 +393,12 @@ __noinline int attribute_write(u32 level, u64 address) {
     inode = BPF_CORE_READ(mapping, host);
     if (BPF_CORE_READ(inode, i_mapping) != mapping) inode = 0;
   }
+  s->walk.owner = 0;
   if (!inode) {
     /* Anonymous or kernel memory. */
+    u32 part = s->walk.part;
+    u32* owner = bpf_map_lookup_elem(&owners, &part);
+    s->walk.owner = owner ? *owner : ~0u;
     if (s->walk.commit_dev)
       share_unknown_metadata(level, bytes);
     else if (metadata)

@@ -195,6 +195,14 @@ static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task
   return current_act(ctx, s, hook);
 }
 
+/* A worker of which it is not known for whom it works: never called exact for metadata. */
+static __always_inline bool nobodys_worker(struct task_state* task) {
+  if (!(TASK_READ(flags) & PF_WQ_WORKER)) return false;
+  if (!task) return true;
+  if (task->taken_act) return false;
+  return !task->hint_act || bpf_ktime_get_boot_ns() - task->hint_ns >= HINT_NS;
+}
+
 SEC("tp_btf/block_dirty_buffer")
 int block_dirty_buffer(u64* ctx) {
   struct buffer_head* bh = (struct buffer_head*)ctx[0];
@@ -218,6 +226,7 @@ int block_dirty_buffer(u64* ctx) {
   } else {
     u32 act = working_for(ctx, s, task, HOOK_BUFFER, &tid);
     record_blocks(disk, at, bytes, (u64)act | ((u64)tid << 32), 0);
+    if (nobodys_worker(task)) record_blocks(disk, at, bytes, 0, bdev->bd_dev);
     struct fb_act* mine = act_of(act);
     if (mine && !stack_has_flag(mine->key.stack, FB_STACK_RAW_DEVICE))
       ledger_add(bdev->bd_dev, 0, act, 1, 0);
@@ -305,9 +314,14 @@ int xfs_trans_log_buf(u64* ctx) {
     struct xfs_buf_map* maps = BPF_CORE_READ(buf, b_maps);
     u64 at = BPF_CORE_READ(maps, bm_bn) * 512;
     u32 bytes = BPF_CORE_READ(buf, b_length) * 512;
-    record_blocks(disk, start + at, bytes, (u64)act | ((u64)tid << 32), 0);
-    ledger_add(BPF_CORE_READ(bdev, bd_dev), 0, act, 2,
-               fs_owner(BPF_CORE_READ(buf, b_mount, m_super)));
+    u32 part = BPF_CORE_READ(bdev, bd_dev);
+    u64 fs = fs_owner(BPF_CORE_READ(buf, b_mount, m_super));
+    u32 owner = (u32)(fs ^ (fs >> 32)) | 1;
+    u32* known = bpf_map_lookup_elem(&owners, &part);
+    if (!known || *known != owner) bpf_map_update_elem(&owners, &part, &owner, BPF_ANY);
+    u64 who = nobodys_worker(task) ? 0 : (u64)act | ((u64)tid << 32);
+    record_blocks(disk, start + at, (u64)bytes | ((u64)owner << 32), who, who ? 0 : part);
+    ledger_add(part, 0, act, 2, fs);
   }
   leave();
   return 0;

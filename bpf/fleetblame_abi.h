@@ -161,6 +161,7 @@ struct fb_block {
   fb_u32 tid;        /* its thread */
   fb_u32 ledger_dev; /* act == 0: split over this transaction */
   fb_u32 ledger_tid;
+  fb_u32 owner; /* 0: a buffer of the block device; else the filesystem (xfs) it was logged by */
 };
 
 struct fb_block_group {

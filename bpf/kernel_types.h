@@ -230,6 +230,7 @@ struct btrfs_work {
 enum pageflags { PG_writeback = 1, PG_head = 6, PG_swapcache = 10 };
 
 #define PF_KTHREAD 0x00200000u
+#define PF_WQ_WORKER 0x00000020u
 #define PF_IO_WORKER 0x00000010u
 #define S_IFMT 0170000
 #define S_IFBLK 0060000

@@ -108,8 +108,10 @@ static __always_inline u64 device_start(struct block_device* bdev, u32* disk_dev
   return 0;
 }
 
-/* Records who changed the bytes [at, at + bytes) of a disk: an act, or else a transaction. */
-__noinline int record_blocks(u32 dev, u64 at, u32 bytes, u64 who, u64 ledger) {
+/* Records who changed the bytes [at, at + bytes) of a disk: an act, or else a transaction.
+ * `bytes_owner` is the size and fb_block.owner << 32. */
+__noinline int record_blocks(u32 dev, u64 at, u64 bytes_owner, u64 who, u64 ledger) {
+  u32 bytes = bytes_owner;
   struct fb_block_key key = {.dev = dev};
   u64 unit = at >> FB_BLOCK_SHIFT;
   u64 last = (at + bytes - 1) >> FB_BLOCK_SHIFT;
@@ -117,7 +119,8 @@ __noinline int record_blocks(u32 dev, u64 at, u32 bytes, u64 who, u64 ledger) {
   struct fb_block block = {.act = (u32)who,
                            .tid = who >> 32,
                            .ledger_dev = (u32)ledger,
-                           .ledger_tid = ledger >> 32};
+                           .ledger_tid = ledger >> 32,
+                           .owner = bytes_owner >> 32};
   struct fb_block_group* group = 0;
   for (u32 i = 0; i < 128; ++i, ++unit) {
     if (unit > last) break;

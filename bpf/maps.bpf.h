@@ -83,6 +83,9 @@ FB_ARRAY(devices, struct fb_device, FB_DEVICE_PLACES);
 
 FB_HASH(journals, u32, struct fb_journal, 1024);
 
+/* Which filesystem logs its buffers on a block device now (xfs): a mark made of its id. */
+FB_HASH(owners, u32, u32, 1024);
+
 /* Filesystem (its s_dev) of a block device, where the two have different numbers: btrfs. */
 FB_HASH(fs_of_device, u32, u32, 1024);
 
@@ -201,6 +204,7 @@ struct scratch {
     u64 at;        /* byte on the disk */
     struct fb_block run; /* what the last run_bytes of metadata belong to */
     u32 unknown;   /* metadata bytes without a dirtier so far */
+    u32 owner;     /* what fb_block.owner has to be */
     u32 part;      /* the block device of the bio */
     u32 dev;       /* of the filesystem: its ledger */
     u32 left;      /* bytes not yet charged */
