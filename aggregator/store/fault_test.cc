@@ -25,7 +25,7 @@ class FaultTest : public testing::Test {
     fs::create_directories(mount_point_);
     mounted_ = mount("none", mount_point_.c_str(), "tmpfs", 0, "size=48m") == 0;
     if (!mounted_) GTEST_SKIP() << "needs root to mount a tmpfs";
-    std::ofstream(Ballast()) << std::string(16 << 20, 'x');
+    std::ofstream(Ballast()) << std::string(24 << 20, 'x');
     options_ = SmallStore("unused");
     options_.path = mount_point_ + "/store";
   }

@@ -24,6 +24,7 @@ inline RocksStoreOptions SmallStore(const std::string& name) {
   options.rollup_settle_ns = {};
   options.write_buffer_bytes = 8 << 20;
   options.block_cache_bytes = 8 << 20;
+  options.rollup_max_rows = size_t{1} << 30;  // models do not fold
   options.retention_ns.fill(3650ull * 86400 * kTestSecondNs);
   return options;
 }
