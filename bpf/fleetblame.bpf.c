@@ -69,7 +69,7 @@ static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 
     u64 first = at >> (config.page_shift & 31);
     u64 last = (at + bytes - 1) >> (config.page_shift & 31);
     if (last > first + 2047) last = first + 2047;
-    record_pages(s, &key, first, last, act, tid, false);
+    record_pages(s, &key, first, last, act, tid, RECORD_SET);
     touch_inode(s, task, inode, &key, act, tid);
     if (task) {
       task->range_inode = (u64)inode;
@@ -158,9 +158,10 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
       struct fb_act* mine = act_of(act);
       if (mine && stack_has_flag(mine->key.stack, FB_STACK_FOR_ALL)) act = 0;
     }
+    if (!act) record_pages(s, &key, first, last, 0, 0, RECORD_FORGET);
   }
   if (act) {
-    record_pages(s, &key, first, last, act, who, again);
+    record_pages(s, &key, first, last, act, who, again ? RECORD_IF_EMPTY : RECORD_SET);
     if (!again && !(btrfs && key.ino == BTRFS_BTREE_INODE))
       touch_inode(s, task, inode, &key, act, tid);
     if (btrfs && !again) ledger_add(key.dev, 0, act, pages, fs_owner(inode->i_sb));

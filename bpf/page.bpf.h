@@ -117,9 +117,14 @@ static __always_inline u32 admit_file(struct fb_inode* entry) {
 
 /*
  * Records the dirtier of pages first..last of one group of the inode in scratch->dirty.
- * `who` is act and tid << 32; only_empty: an older dirtier stays.
+ * `who` is act and tid << 32.
  */
-__noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 only_empty) {
+enum record_mode {
+  RECORD_SET,
+  RECORD_IF_EMPTY, /* an older dirtier stays */
+  RECORD_FORGET,   /* the dirtier is not known, and an older one has nothing to do with it */
+};
+__noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 mode) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
   struct fb_page_key* key = &s->dirty;
@@ -127,7 +132,7 @@ __noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 only_e
   struct fb_page_group* group = bpf_map_lookup_elem(&pages, key);
   if (!group) {
     const struct blank* empty = blank();
-    if (!empty) return 0;
+    if (!empty || mode == RECORD_FORGET) return 0;
     bpf_map_update_elem(&pages, key, &empty->pages, BPF_NOEXIST);
     group = bpf_map_lookup_elem(&pages, key);
     if (!group) {
@@ -137,12 +142,12 @@ __noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 only_e
   }
   u32 first = range & 0xff;
   u32 last = range >> 8;
-  u64 slot = slot_make((u32)who, who >> 32, page_tag(key));
+  u64 slot = mode == RECORD_FORGET ? 0 : slot_make((u32)who, who >> 32, page_tag(key));
   for (u32 i = 0; i < FB_GROUP_PAGES; ++i) {
     if (i < first) continue;
     if (i > last) break;
     u64 old = group->slot[i];
-    if (old == slot || (only_empty && slot_act(old))) continue;
+    if (old == slot || (mode == RECORD_IF_EMPTY && slot_act(old))) continue;
     group->slot[i] = slot;
   }
   touch(&group->epoch);
@@ -154,7 +159,7 @@ __noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 only_e
  * than any folio, and larger writes meet the rest as their folios turn dirty.
  */
 static __always_inline void record_pages(struct scratch* s, const struct fb_inode_key* inode,
-                                         u64 first, u64 last, u32 act, u32 tid, u32 only_empty) {
+                                         u64 first, u64 last, u32 act, u32 tid, u32 mode) {
   s->dirty.inode = *inode;
   u64 group_first = first / FB_GROUP_PAGES;
   u64 group_last = last / FB_GROUP_PAGES;
@@ -165,7 +170,7 @@ static __always_inline void record_pages(struct scratch* s, const struct fb_inod
     u64 at = group_first + i;
     if (at > group_last) break;
     u32 high = at == group_last ? last & (FB_GROUP_PAGES - 1) : FB_GROUP_PAGES - 1;
-    record_group(level, at, low | (high << 8), who, only_empty);
+    record_group(level, at, low | (high << 8), who, mode);
     low = 0;
   }
 }

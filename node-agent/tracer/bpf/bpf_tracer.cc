@@ -139,7 +139,7 @@ class BpfTracer final : public Tracer {
  private:
   absl::Status FillFreeIds(bpf_map* map, uint32_t first, uint32_t entries);
   absl::Status MakeFence();
-  void Fence();
+  absl::Status Fence();
   absl::Status Watch(const std::vector<Disk>& disks);
   absl::Status PutDevice(const fb_device& device);
   void RescanDisks();
@@ -239,9 +239,10 @@ absl::Status BpfTracer::MakeFence() {
   return absl::OkStatus();
 }
 
-void BpfTracer::Fence() {
+absl::Status BpfTracer::Fence() {
   uint32_t zero = 0;
-  bpf_map_update_elem(fence_, &zero, &fence_inner_, BPF_ANY);
+  if (bpf_map_update_elem(fence_, &zero, &fence_inner_, BPF_ANY) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("wait for running BPF programs: ", std::strerror(errno)));
 }
 
 absl::Status BpfTracer::Start(const KernelBtf& kernel) {
@@ -652,7 +653,7 @@ absl::StatusOr<Snapshot> BpfTracer::Collect() {
   live.files = 0;
   live.epoch = BootNow() / 1000000000ull;
   live.active = old ^ 1;
-  Fence();
+  if (absl::Status status = Fence(); !status.ok()) return status;
   snapshot.end_boot_ns = BootNow();
   window_start_ns_ = snapshot.end_boot_ns;
   int fd = bpf_map__fd(old == 0 ? skeleton_->maps.rows0 : skeleton_->maps.rows1);
