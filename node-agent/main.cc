@@ -31,8 +31,8 @@ int Main(std::vector<std::string> arguments) {
     return kExitOk;
   }
   const AgentConfig& config = parsed->config;
-  InitLogging({.level = config.check ? LogLevel::kError : config.log_level,
-               .format = config.log_format});
+  InitLogging(
+      {.level = config.check ? LogLevel::kError : config.log_level, .format = config.log_format});
   RouteGrpcLog();
   if (config.check) return RunCheck(config, std::cout) ? kExitOk : kExitFailure;
 

@@ -14,9 +14,9 @@
 
 namespace fleetblame::agent {
 
-// `batches` in order of their sequence. Windows are merged in pairs when they touch, are of one boot
-// and use one dictionary; others stay as they are. Never returns more batches than it got; returns
-// them unchanged when one of them is not readable.
+// `batches` in order of their sequence. Windows are merged in pairs when they touch, are of one
+// boot and use one dictionary; others stay as they are. Never returns more batches than it got;
+// returns them unchanged when one of them is not readable.
 std::vector<v1::Batch> CoarsenBatches(std::vector<v1::Batch> batches, const CutLimits& limits);
 
 }  // namespace fleetblame::agent

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From what the tracer says to what goes over the wire: takes the snapshots of one window, replaces
-// local ids by dictionary numbers, sums equal rows, keeps the files that matter, and cuts the result
-// into batches.
+// local ids by dictionary numbers, sums equal rows, keeps the files that matter, and cuts the
+// result into batches.
 //
 // Threading: the thread that calls Tracer::Collect. Bounded: a window never holds more than
 // max_rows rows (twice as many while it is being built); what detail that costs is counted as the

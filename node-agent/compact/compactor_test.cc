@@ -200,8 +200,8 @@ TEST_F(CompactorTest, OnlyTheTopFilesAreToldApart) {
   snapshot.rows = {MakeRow(2, 1, 5), MakeRow(2, 2, 500)};
   Add(snapshot);
   const v1::Batch batch = FinishOne();
-  EXPECT_THAT(Text(batch), ElementsAre(testing::EndsWith("| - | 1 5"),
-                                       testing::EndsWith("| /srv/log | 1 500")));
+  EXPECT_THAT(Text(batch),
+              ElementsAre(testing::EndsWith("| - | 1 5"), testing::EndsWith("| /srv/log | 1 500")));
   EXPECT_EQ(Losses(batch)["files_folded"], 1u);
 }
 

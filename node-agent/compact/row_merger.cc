@@ -30,9 +30,14 @@ void Fold(int step, BlockRow& row) {
 }  // namespace
 
 RowMerger::Key RowMerger::KeyOf(const BlockRow& row) {
-  return {row.dirtier_intent, row.issuer_intent, row.dirtier_actor,
-          row.issuer_actor,   row.device,        row.file,
-          static_cast<uint8_t>(row.operation),   static_cast<uint8_t>(row.confidence)};
+  return {row.dirtier_intent,
+          row.issuer_intent,
+          row.dirtier_actor,
+          row.issuer_actor,
+          row.device,
+          row.file,
+          static_cast<uint8_t>(row.operation),
+          static_cast<uint8_t>(row.confidence)};
 }
 
 void RowMerger::Add(BlockRow&& row) {

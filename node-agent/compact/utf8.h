@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernel texts (command names, cgroup and file paths) are bytes; the wire wants UTF-8, and a message
-// that breaks this is refused as a whole.
+// Kernel texts (command names, cgroup and file paths) are bytes; the wire wants UTF-8, and a
+// message that breaks this is refused as a whole.
 //
 // Threading: pure functions.
 #ifndef NODE_AGENT_COMPACT_UTF8_H_

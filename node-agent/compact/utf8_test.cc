@@ -13,8 +13,11 @@ TEST(Utf8Test, KeepsValidText) {
 }
 
 TEST(Utf8Test, ReplacesWhatIsNoUtf8) {
-  EXPECT_EQ(ToUtf8("a\xFF" "b"), "a\xEF\xBF\xBD" "b");
-  EXPECT_EQ(ToUtf8("\xC0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD");      // overlong
+  EXPECT_EQ(ToUtf8("a\xFF"
+                   "b"),
+            "a\xEF\xBF\xBD"
+            "b");
+  EXPECT_EQ(ToUtf8("\xC0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD");          // overlong
   EXPECT_EQ(ToUtf8("\xED\xA0\x80").find('\xED'), std::string::npos);  // surrogate
   EXPECT_EQ(ToUtf8("cut \xE2\x82"), "cut \xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(ToUtf8("\xF5\x80\x80\x80").find('\xF5'), std::string::npos);

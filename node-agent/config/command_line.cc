@@ -51,55 +51,143 @@ struct RawFlags {
 };
 
 void AddFlags(CLI::App& app, RawFlags& raw, AgentConfig& config) {
-  app.add_option("--aggregator", config.aggregator, "Where to report to, HOST:PORT")->group("Aggregator");
-  app.add_option("--tls-ca", config.tls.ca, "Authority that signed the aggregator's certificate (PEM); switches TLS on")->group("Aggregator");
-  app.add_option("--tls-cert", config.tls.cert, "This agent's certificate (PEM), for mutual TLS")->group("Aggregator");
-  app.add_option("--tls-key", config.tls.key, "Private key of --tls-cert (PEM)")->group("Aggregator");
-  app.add_option("--tls-server-name", config.tls.server_name, "Name in the aggregator's certificate, when it is not HOST")->group("Aggregator");
+  app.add_option("--aggregator", config.aggregator, "Where to report to, HOST:PORT")
+      ->group("Aggregator");
+  app.add_option("--tls-ca", config.tls.ca,
+                 "Authority that signed the aggregator's certificate (PEM); switches TLS on")
+      ->group("Aggregator");
+  app.add_option("--tls-cert", config.tls.cert, "This agent's certificate (PEM), for mutual TLS")
+      ->group("Aggregator");
+  app.add_option("--tls-key", config.tls.key, "Private key of --tls-cert (PEM)")
+      ->group("Aggregator");
+  app.add_option("--tls-server-name", config.tls.server_name,
+                 "Name in the aggregator's certificate, when it is not HOST")
+      ->group("Aggregator");
 
-  app.add_option("--devices", raw.devices, "Disks to watch: kernel names, globs or MAJ:MIN, separated by commas; ! before one takes it away (default: all)")->group("Tracing");
-  app.add_option("--window", raw.window, "Length of a window, 1s to 1h")->capture_default_str()->group("Tracing");
-  app.add_option("--tracer", raw.tracer, "bpf, or replay to play a recording")->capture_default_str()->group("Tracing");
-  app.add_option("--replay-file", config.replay.file, "Recording that --tracer replay plays")->group("Tracing");
-  app.add_option("--replay-speed", config.replay.speed, "1 = as recorded, 10 = ten times faster, 0 = at once")->capture_default_str()->group("Tracing");
-  app.add_option("--replay-clock", config.replay.clock, "start-now, end-now or recorded: when the recorded windows are said to be")->capture_default_str()->group("Tracing");
-  app.add_flag("--replay-loop", config.replay.loop, "Start over at the end of the recording")->group("Tracing");
-  app.add_option("--replay-seed", config.replay.seed, "Not 0: number ids as another host would")->capture_default_str()->group("Tracing");
-  app.add_option("--replay-kaslr-shift", config.replay.kaslr_shift, "Added to every kernel address")->capture_default_str()->group("Tracing");
-  app.add_option("--replay-load", config.replay.load_factor, "Every count and byte times this")->capture_default_str()->group("Tracing");
-  app.add_option("--replay-rewrite", raw.replay_rewrites, "REGEX=NAME: symbols that match are called NAME, as another compiler would; may be repeated")->group("Tracing");
-  app.add_option("--replay-module", raw.replay_modules, "REGEX=MODULE: symbols that match are in MODULE; may be repeated")->group("Tracing");
-  app.add_option("--record", config.record, "Also write what the tracer says to this file, for --tracer replay")->group("Tracing");
-  app.add_option("--record-max-bytes", raw.record_max, "The recording ends there")->capture_default_str()->group("Tracing");
+  app.add_option("--devices", raw.devices,
+                 "Disks to watch: kernel names, globs or MAJ:MIN, separated by commas; ! before "
+                 "one takes it away (default: all)")
+      ->group("Tracing");
+  app.add_option("--window", raw.window, "Length of a window, 1s to 1h")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_option("--tracer", raw.tracer, "bpf, or replay to play a recording")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_option("--replay-file", config.replay.file, "Recording that --tracer replay plays")
+      ->group("Tracing");
+  app.add_option("--replay-speed", config.replay.speed,
+                 "1 = as recorded, 10 = ten times faster, 0 = at once")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_option("--replay-clock", config.replay.clock,
+                 "start-now, end-now or recorded: when the recorded windows are said to be")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_flag("--replay-loop", config.replay.loop, "Start over at the end of the recording")
+      ->group("Tracing");
+  app.add_option("--replay-seed", config.replay.seed, "Not 0: number ids as another host would")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_option("--replay-kaslr-shift", config.replay.kaslr_shift, "Added to every kernel address")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_option("--replay-load", config.replay.load_factor, "Every count and byte times this")
+      ->capture_default_str()
+      ->group("Tracing");
+  app.add_option("--replay-rewrite", raw.replay_rewrites,
+                 "REGEX=NAME: symbols that match are called NAME, as another compiler would; may "
+                 "be repeated")
+      ->group("Tracing");
+  app.add_option("--replay-module", raw.replay_modules,
+                 "REGEX=MODULE: symbols that match are in MODULE; may be repeated")
+      ->group("Tracing");
+  app.add_option("--record", config.record,
+                 "Also write what the tracer says to this file, for --tracer replay")
+      ->group("Tracing");
+  app.add_option("--record-max-bytes", raw.record_max, "The recording ends there")
+      ->capture_default_str()
+      ->group("Tracing");
 
-  app.add_option("--host-id", config.host_id, "Identity of this host (default: a hash of /etc/machine-id)")->group("Identity");
-  app.add_option("--hostname", config.hostname, "Name shown to people (default: the system's)")->group("Identity");
-  app.add_option("--label", raw.labels, "KEY=VALUE that selectors can match; may be repeated")->group("Identity");
+  app.add_option("--host-id", config.host_id,
+                 "Identity of this host (default: a hash of /etc/machine-id)")
+      ->group("Identity");
+  app.add_option("--hostname", config.hostname, "Name shown to people (default: the system's)")
+      ->group("Identity");
+  app.add_option("--label", raw.labels, "KEY=VALUE that selectors can match; may be repeated")
+      ->group("Identity");
 
-  app.add_option("--state-dir", config.state_dir, "Spool and dictionaries")->capture_default_str()->group("State");
-  app.add_option("--spool-max-bytes", raw.spool_max, "Most that the spool takes on disk")->capture_default_str()->group("State");
-  app.add_option("--spool-sync", config.spool_sync, "Force each window to disk, so that it survives a power cut")->capture_default_str()->group("State");
-  app.add_option("--lock-file", config.lock_file, "Only one agent at a time holds it; change it only to let two pose as two hosts")->capture_default_str()->group("State");
+  app.add_option("--state-dir", config.state_dir, "Spool and dictionaries")
+      ->capture_default_str()
+      ->group("State");
+  app.add_option("--spool-max-bytes", raw.spool_max, "Most that the spool takes on disk")
+      ->capture_default_str()
+      ->group("State");
+  app.add_option("--spool-sync", config.spool_sync,
+                 "Force each window to disk, so that it survives a power cut")
+      ->capture_default_str()
+      ->group("State");
+  app.add_option("--lock-file", config.lock_file,
+                 "Only one agent at a time holds it; change it only to let two pose as two hosts")
+      ->capture_default_str()
+      ->group("State");
 
   LimitConfig& limits = config.limits;
-  app.add_option("--max-intents", limits.max_intents, "Distinct kernel stacks")->capture_default_str()->group("Limits");
-  app.add_option("--max-actors", limits.max_actors, "Distinct command and cgroup pairs")->capture_default_str()->group("Limits");
-  app.add_option("--max-acts", limits.max_acts, "Distinct actor and stack pairs that dirtied something")->capture_default_str()->group("Limits");
-  app.add_option("--max-pages", limits.max_pages, "Dirty pages whose dirtier is remembered")->capture_default_str()->group("Limits");
-  app.add_option("--max-inodes", limits.max_inodes, "Inodes whose last dirtier is remembered")->capture_default_str()->group("Limits");
-  app.add_option("--max-rows", limits.max_rows, "Rows of one window in the kernel")->capture_default_str()->group("Limits");
-  app.add_option("--max-files", limits.max_files, "Files of one window that are told apart")->capture_default_str()->group("Limits");
-  app.add_option("--max-bios", limits.max_bios, "IOs under way")->capture_default_str()->group("Limits");
-  app.add_option("--ttl", raw.ttl, "How long what is unused is remembered")->capture_default_str()->group("Limits");
-  app.add_option("--max-cpu-percent", config.max_cpu_percent, "Shed load when the agent takes more of one core over a minute; 0 = never")->capture_default_str()->group("Limits");
-  app.add_option("--max-rss", raw.max_rss, "Shed load when the agent holds more memory; 0 = never")->capture_default_str()->group("Limits");
-  app.add_option("--refuse", raw.refuse, "Directives of the aggregator that are never obeyed: trace, devices, window")->group("Limits");
-  app.add_option("--trace-events-per-second", config.trace_events_per_second, "Limit of trace mode when the request names none")->capture_default_str()->group("Limits");
+  app.add_option("--max-intents", limits.max_intents, "Distinct kernel stacks")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-actors", limits.max_actors, "Distinct command and cgroup pairs")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-acts", limits.max_acts,
+                 "Distinct actor and stack pairs that dirtied something")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-pages", limits.max_pages, "Dirty pages whose dirtier is remembered")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-inodes", limits.max_inodes, "Inodes whose last dirtier is remembered")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-rows", limits.max_rows, "Rows of one window in the kernel")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-files", limits.max_files, "Files of one window that are told apart")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-bios", limits.max_bios, "IOs under way")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--ttl", raw.ttl, "How long what is unused is remembered")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-cpu-percent", config.max_cpu_percent,
+                 "Shed load when the agent takes more of one core over a minute; 0 = never")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--max-rss", raw.max_rss, "Shed load when the agent holds more memory; 0 = never")
+      ->capture_default_str()
+      ->group("Limits");
+  app.add_option("--refuse", raw.refuse,
+                 "Directives of the aggregator that are never obeyed: trace, devices, window")
+      ->group("Limits");
+  app.add_option("--trace-events-per-second", config.trace_events_per_second,
+                 "Limit of trace mode when the request names none")
+      ->capture_default_str()
+      ->group("Limits");
 
-  app.add_option("--metrics-address", config.metrics_address, "Serve Prometheus metrics there, [HOST:]PORT (default: nowhere)")->group("Output");
-  app.add_option("--log-level", raw.log_level, "debug, info, warning or error")->capture_default_str()->group("Output");
-  app.add_option("--log-format", raw.log_format, "logfmt or json")->capture_default_str()->group("Output");
-  app.add_flag("--check", config.check, "Say what this host gives and what is missing, then exit")->configurable(false)->group("Output");
+  app.add_option("--metrics-address", config.metrics_address,
+                 "Serve Prometheus metrics there, [HOST:]PORT (default: nowhere)")
+      ->group("Output");
+  app.add_option("--log-level", raw.log_level, "debug, info, warning or error")
+      ->capture_default_str()
+      ->group("Output");
+  app.add_option("--log-format", raw.log_format, "logfmt or json")
+      ->capture_default_str()
+      ->group("Output");
+  app.add_flag("--check", config.check, "Say what this host gives and what is missing, then exit")
+      ->configurable(false)
+      ->group("Output");
 }
 
 absl::Status About(const char* flag, const absl::Status& status) {
@@ -191,9 +279,8 @@ absl::Status CheckLimits(const AgentConfig& config) {
            Bound{"--max-bios", limits.max_bios, 256, 1u << 20},
        }) {
     if (bound.value < bound.least || bound.value > bound.most) {
-      return absl::InvalidArgumentError(absl::StrCat(bound.flag, ": ", bound.value,
-                                                     " is not between ", bound.least, " and ",
-                                                     bound.most));
+      return absl::InvalidArgumentError(absl::StrCat(
+          bound.flag, ": ", bound.value, " is not between ", bound.least, " and ", bound.most));
     }
   }
   return absl::OkStatus();

@@ -47,11 +47,30 @@ TEST(CommandLineTest, Defaults) {
 }
 
 TEST(CommandLineTest, Flags) {
-  const AgentConfig config = Parse(
-      {"--aggregator=[::1]:7443", "--devices", "sda,nvme*", "--devices", "!sdb", "--window", "2s",
-       "--label", "role=db", "--label", "dc=fra=1", "--spool-max-bytes", "1GiB", "--ttl", "1m",
-       "--max-intents", "100", "--refuse", "trace,window", "--log-level", "debug", "--log-format",
-       "json", "--spool-sync=false"});
+  const AgentConfig config = Parse({"--aggregator=[::1]:7443",
+                                    "--devices",
+                                    "sda,nvme*",
+                                    "--devices",
+                                    "!sdb",
+                                    "--window",
+                                    "2s",
+                                    "--label",
+                                    "role=db",
+                                    "--label",
+                                    "dc=fra=1",
+                                    "--spool-max-bytes",
+                                    "1GiB",
+                                    "--ttl",
+                                    "1m",
+                                    "--max-intents",
+                                    "100",
+                                    "--refuse",
+                                    "trace,window",
+                                    "--log-level",
+                                    "debug",
+                                    "--log-format",
+                                    "json",
+                                    "--spool-sync=false"});
   EXPECT_THAT(config.devices, ElementsAre("sda", "nvme*", "!sdb"));
   EXPECT_EQ(config.window, absl::Seconds(2));
   EXPECT_EQ(config.labels.at("role"), "db");

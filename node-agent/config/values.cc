@@ -76,8 +76,8 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
     const size_t equals = pair.find('=');
     const std::string key = pair.substr(0, equals);
     if (equals == std::string::npos || !IsLabelKey(key)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", pair, "\" is not key=value with a key of letters, digits and _"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", pair, "\" is not key=value with a key of letters, digits and _"));
     }
     std::string value = pair.substr(equals + 1);
     if (value.size() > kMaxLabelValueBytes) {

@@ -4,7 +4,8 @@
 // as in the spool, docs/spool-format.md) that grows by one frame a definition. Memory holds where
 // each one is, not what it says, and whether the aggregator is known to have it.
 //
-// Threading: one thread at a time. A definition that cannot be written stays in memory until it can.
+// Threading: one thread at a time. A definition that cannot be written stays in memory until it
+// can.
 #ifndef NODE_AGENT_DICTIONARY_DEFINITION_FILE_H_
 #define NODE_AGENT_DICTIONARY_DEFINITION_FILE_H_
 
@@ -60,7 +61,7 @@ class DefinitionFile {
 
  private:
   struct Entry {
-    uint64_t offset = 0;         // 0 = not written yet, or damaged
+    uint64_t offset = 0;  // 0 = not written yet, or damaged
     uint32_t payload_bytes = 0;
     bool acknowledged = false;
   };

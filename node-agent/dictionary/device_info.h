@@ -3,8 +3,8 @@
 // What sysfs tells of a block device: name, model, a name that survives reboots, whether it spins,
 // and the disk that a partition belongs to.
 //
-// Threading: pure functions of the file system. A device that sysfs does not know (it is gone, or it
-// was recorded on another host) is named by its numbers; nothing fails.
+// Threading: pure functions of the file system. A device that sysfs does not know (it is gone, or
+// it was recorded on another host) is named by its numbers; nothing fails.
 #ifndef NODE_AGENT_DICTIONARY_DEVICE_INFO_H_
 #define NODE_AGENT_DICTIONARY_DEVICE_INFO_H_
 

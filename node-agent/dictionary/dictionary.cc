@@ -104,8 +104,7 @@ bool Dictionary::full() const {
          current_->size(DefinitionKind::kFile) > options_.max_others;
 }
 
-uint32_t Dictionary::NumberOf(DefinitionKind kind, absl::uint128 identity,
-                              std::string serialized) {
+uint32_t Dictionary::NumberOf(DefinitionKind kind, absl::uint128 identity, std::string serialized) {
   absl::MutexLock lock(&mutex_);
   auto [it, added] = known_[static_cast<size_t>(kind)].try_emplace(identity, 0);
   if (added) it->second = current_->Add(kind, std::move(serialized));

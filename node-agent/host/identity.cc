@@ -37,7 +37,8 @@ std::string Hex(uint64_t high, uint64_t low) { return absl::StrFormat("%016x%016
 absl::Status CheckHostId(std::string_view host_id) {
   bool good = !host_id.empty() && host_id.size() <= 64;
   for (const char c : host_id) {
-    good = good && (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-');
+    good =
+        good && (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-');
   }
   if (good) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

@@ -38,8 +38,7 @@ absl::Duration BootDuration(uint64_t from_ns, uint64_t to_ns) {
 Agent::Agent(const AgentConfig& config, WakeUp* wake_up)
     : config_(config),
       wake_up_(wake_up),
-      watchdog_({.max_cpu_percent = config.max_cpu_percent,
-                 .max_rss_bytes = config.max_rss_bytes}),
+      watchdog_({.max_cpu_percent = config.max_cpu_percent, .max_rss_bytes = config.max_rss_bytes}),
       devices_(config.devices) {}
 
 Agent::~Agent() {
@@ -128,8 +127,7 @@ absl::Status Agent::StartTracing() {
       std::make_unique<Compactor>(tracing_.names.get(), dictionary_.get(), options);
   TraceModeOptions trace;
   trace.default_events_per_second = config_.trace_events_per_second;
-  tracing_.trace =
-      std::make_unique<TraceMode>(t, tracing_.names.get(), dictionary_.get(), trace);
+  tracing_.trace = std::make_unique<TraceMode>(t, tracing_.names.get(), dictionary_.get(), trace);
   {
     absl::MutexLock lock(&mutex_);
     trace_events_from_ = tracing_.trace.get();
@@ -231,8 +229,7 @@ bool Agent::TracerIsDue(absl::Time now) const {
 absl::Time Agent::NextWake(absl::Time now) const {
   absl::Time wake = next_observation_;
   if (replayed_) {
-    const absl::Duration recorded =
-        BootDuration(replay_start_boot_ns_, replayed_->end_boot_ns);
+    const absl::Duration recorded = BootDuration(replay_start_boot_ns_, replayed_->end_boot_ns);
     return std::min(wake, replay_began_ + recorded / config_.replay.speed);
   }
   if (config_.tracer == TracerKind::kReplay) return now;
@@ -513,12 +510,12 @@ void Agent::UpdateMetrics() {
   m.SetTotal("rows_total", "Rows spooled.", static_cast<double>(rows_));
   m.SetTotal("collect_errors_total", "Times the tracer could not be read.",
              static_cast<double>(collect_errors_));
-  m.SetGauge("watchdog_step", "How much load is shed: 0 nothing, 4 everything.",
-             watchdog_.step());
+  m.SetGauge("watchdog_step", "How much load is shed: 0 nothing, 4 everything.", watchdog_.step());
   m.SetGauge("cpu_percent", "CPU of one core, over the last minute.", watchdog_.cpu_percent());
 
   const SpoolStats spool = spool_->stats();
-  m.SetGauge("spool_bytes", "Bytes of the spool on disk.", static_cast<double>(spool.bytes_on_disk));
+  m.SetGauge("spool_bytes", "Bytes of the spool on disk.",
+             static_cast<double>(spool.bytes_on_disk));
   m.SetGauge("spool_memory_bytes", "Bytes of batches that the disk did not take.",
              static_cast<double>(spool.bytes_in_memory));
   m.SetGauge("spool_segments", "Files of the spool.", static_cast<double>(spool.segments));

@@ -69,9 +69,8 @@ void CheckTracing(const AgentConfig& config, Checklist& list) {
 
 void CheckState(const AgentConfig& config, Checklist& list) {
   list.Section("This host");
-  const auto host_id = config.host_id.empty()
-                           ? DeriveHostId({.state_directory = config.state_dir})
-                           : absl::StatusOr<std::string>(config.host_id);
+  const auto host_id = config.host_id.empty() ? DeriveHostId({.state_directory = config.state_dir})
+                                              : absl::StatusOr<std::string>(config.host_id);
   if (host_id.ok()) {
     list.Line(Mark::kGood, absl::StrCat("host id ", *host_id));
   } else {

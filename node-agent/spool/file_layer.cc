@@ -58,13 +58,14 @@ class PosixFile final : public AppendFile {
     std::string data(length, '\0');
     size_t done = 0;
     while (done < data.size()) {
-      const ssize_t got = ::pread(fd_, data.data() + done, data.size() - done,
-                                  static_cast<off_t>(offset + done));
+      const ssize_t got =
+          ::pread(fd_, data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
       if (got < 0) {
         if (errno == EINTR) continue;
         return Failed("read", path_, errno);
       }
-      if (got == 0) return absl::OutOfRangeError(absl::StrCat("read ", path_, ": it became shorter"));
+      if (got == 0)
+        return absl::OutOfRangeError(absl::StrCat("read ", path_, ": it became shorter"));
       done += static_cast<size_t>(got);
     }
     return data;

@@ -46,16 +46,16 @@ Segment::~Segment() {
 absl::StatusOr<std::unique_ptr<Segment>> Segment::Begin(FileLayer& files,
                                                         const std::string& directory,
                                                         const SegmentHeader& header) {
-  const std::string path =
-      absl::StrCat(directory, "/", Name(header.spool_epoch, header.generation),
-                   ToAbsl(kTemporarySuffix));
+  const std::string path = absl::StrCat(directory, "/", Name(header.spool_epoch, header.generation),
+                                        ToAbsl(kTemporarySuffix));
   auto file = files.Open(path);
   if (!file.ok()) return file.status();
   if (auto status = (*file)->Truncate(0); !status.ok()) return status;
-  auto segment = std::unique_ptr<Segment>(
-      new Segment(files, directory, path, header, *std::move(file)));
+  auto segment =
+      std::unique_ptr<Segment>(new Segment(files, directory, path, header, *std::move(file)));
   segment->temporary_ = true;
-  if (auto status = segment->file_->Append(EncodeSegmentHeader(header)); !status.ok()) return status;
+  if (auto status = segment->file_->Append(EncodeSegmentHeader(header)); !status.ok())
+    return status;
   return segment;
 }
 

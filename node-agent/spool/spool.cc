@@ -140,9 +140,8 @@ absl::Status Spool::LoadSegments() {
     return absl::OkStatus();
   }
   epoch_ = segments_.back()->header().spool_epoch;
-  std::erase_if(segments_, [&](const auto& segment) {
-    return segment->header().spool_epoch != epoch_;
-  });
+  std::erase_if(segments_,
+                [&](const auto& segment) { return segment->header().spool_epoch != epoch_; });
   for (const auto& segment : segments_) last_seq_ = std::max(last_seq_, segment->last_seq());
   ApplyGenerations();
   FillHoles(lost);
@@ -200,7 +199,8 @@ void Spool::FillHoles(const std::vector<FrameHeader>& lost) {
     next = std::max(next, span.last + 1);
   }
   const SpoolState& state = previous_state_;
-  if (state.spool_epoch == epoch_ && state.last_seq >= next) holes.push_back({next, state.last_seq});
+  if (state.spool_epoch == epoch_ && state.last_seq >= next)
+    holes.push_back({next, state.last_seq});
 
   for (const Span& hole : holes) {
     v1::Gap gap;
@@ -668,9 +668,9 @@ uint64_t Spool::FirstSeq() const {
   uint64_t first = kNever;
   for (const auto& segment : segments_) {
     const auto& entries = segment->entries();
-    const auto it = std::upper_bound(
-        entries.begin(), entries.end(), freed_seq_,
-        [](uint64_t seq, const SegmentEntry& entry) { return seq < entry.seq; });
+    const auto it =
+        std::upper_bound(entries.begin(), entries.end(), freed_seq_,
+                         [](uint64_t seq, const SegmentEntry& entry) { return seq < entry.seq; });
     if (it != entries.end()) first = std::min(first, it->seq);
     // The first number of a merged range may be acknowledged while later ones are not.
     if (!segment->open() && segment->header().last_seq > freed_seq_ &&
@@ -816,9 +816,9 @@ absl::Status Spool::Resume(uint64_t durable_seq) {
   {
     absl::MutexLock lock(&mutex_);
     if (durable_seq > last_seq_ && durable_seq - last_seq_ > kMaxSeqLead) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the aggregator says that batch ", durable_seq,
-                       " is durable, but the newest one is ", last_seq_));
+      return absl::InvalidArgumentError(absl::StrCat("the aggregator says that batch ", durable_seq,
+                                                     " is durable, but the newest one is ",
+                                                     last_seq_));
     }
     if (durable_seq > state_.sent_seq) {
       const uint64_t first_own = std::max(state_.sent_seq, freed_seq_) + 1;

@@ -32,7 +32,8 @@ class SpoolCorruptionTest : public SpoolFixture {
     // Where each record ends.
     size_t at = kSegmentHeaderBytes;
     while (at < bytes_.size()) {
-      at += kFrameHeaderBytes + DecodeFrameHeader(std::string_view(bytes_).substr(at))->payload_bytes;
+      at +=
+          kFrameHeaderBytes + DecodeFrameHeader(std::string_view(bytes_).substr(at))->payload_bytes;
       ends_.push_back(at);
     }
     ASSERT_EQ(ends_.size(), kWindows);
@@ -92,9 +93,9 @@ TEST_F(SpoolCorruptionTest, RecordsThatTheStateKnowsBecomeAGap) {
   Append(5);
   EXPECT_EQ(Read(5), "window-5");
   Open();
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"),
-                                     Pair(3, "gap:corrupt_spool:2"), Pair(4, ""),
-                                     Pair(5, "window-5")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "gap:corrupt_spool:2"),
+                          Pair(4, ""), Pair(5, "window-5")));
 }
 
 TEST_F(SpoolCorruptionTest, EveryBitFlipCostsAtMostItsRecord) {
@@ -112,8 +113,7 @@ TEST_F(SpoolCorruptionTest, EveryBitFlipCostsAtMostItsRecord) {
       while (ends_[hit - 1] <= bit / 8) ++hit;
     }
     for (uint64_t n = 1; n <= kWindows; ++n) {
-      const std::string expected =
-          n == hit ? "gap:corrupt_spool:1" : absl::StrCat("window-", n);
+      const std::string expected = n == hit ? "gap:corrupt_spool:1" : absl::StrCat("window-", n);
       EXPECT_EQ(Read(n), expected);
     }
     Append(5);

@@ -19,7 +19,8 @@ TEST_F(SpoolFaultTest, AFullDiskKeepsNewBatchesInMemory) {
   files_.room = 10;
   Append(2);
   Append(3);
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
   EXPECT_GT(spool_->stats().write_errors, 0u);
   EXPECT_GT(spool_->stats().bytes_in_memory, 0u);
 
@@ -64,7 +65,8 @@ TEST_F(SpoolFaultTest, AFailedWriteIsUndone) {
   EXPECT_EQ(Read(2), "window-2");
   Append(3);
   Open();
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
   EXPECT_EQ(spool_->stats().torn_bytes, 0u);
 }
 
@@ -76,9 +78,11 @@ TEST_F(SpoolFaultTest, AFailedWriteThatCannotBeUndoneEndsTheFile) {
   Append(2);
   files_.fail_truncate = false;
   Append(3);
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
   Open();
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
 }
 
 TEST_F(SpoolFaultTest, AFailedSyncKeepsTheBatch) {
@@ -92,7 +96,8 @@ TEST_F(SpoolFaultTest, AFailedSyncKeepsTheBatch) {
   files_.fail_sync = false;
   Append(3);
   Open();
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3")));
 }
 
 TEST_F(SpoolFaultTest, MemoryIsBoundedAndItsLossIsAGap) {
@@ -162,8 +167,7 @@ TEST_F(SpoolFaultTest, ASplitThatCannotBeWrittenChangesNothing) {
   files_.fail_rename = true;
   EXPECT_FALSE(spool_->Split(2, {Window(21), Window(22)}).ok());
   files_.fail_rename = false;
-  const auto expected =
-      ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3"));
+  const auto expected = ElementsAre(Pair(1, "window-1"), Pair(2, "window-2"), Pair(3, "window-3"));
   EXPECT_THAT(ReadAll(), expected);
   Open();
   EXPECT_THAT(ReadAll(), expected);
@@ -174,8 +178,8 @@ TEST_F(SpoolFaultTest, SettingAsideWorksOnAFullDisk) {
   for (uint64_t n = 1; n <= 3; ++n) Append(n);
   files_.room = 0;
   spool_->SetAside(2);
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(1, "window-1"), Pair(2, "gap:rejected:1"),
-                                     Pair(3, "window-3")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(1, "window-1"), Pair(2, "gap:rejected:1"), Pair(3, "window-3")));
 }
 
 TEST_F(SpoolFaultTest, ADirectoryThatCannotBeMadeIsOneSentence) {

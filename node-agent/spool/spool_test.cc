@@ -41,7 +41,8 @@ TEST_F(SpoolTest, KeepsEverythingOverARestart) {
   EXPECT_EQ(spool_->previous_state().last_window_end_boot_ns, 6'000'000'000u);
   // What was acknowledged before comes back; the aggregator's HelloAck frees it again.
   ASSERT_TRUE(spool_->Resume(2).ok());
-  EXPECT_THAT(ReadAll(), ElementsAre(Pair(3, "window-3"), Pair(4, "window-4"), Pair(5, "window-5")));
+  EXPECT_THAT(ReadAll(),
+              ElementsAre(Pair(3, "window-3"), Pair(4, "window-4"), Pair(5, "window-5")));
   Append(6);
   EXPECT_EQ(Read(6), "window-6");
 }
@@ -115,9 +116,8 @@ TEST_F(SpoolTest, SplitPutsPartsInPlaceAndShiftsTheRest) {
   spool_->MarkSent(4);
   spool_->Free(1);
   ASSERT_TRUE(spool_->Split(2, {Window(21), Window(22), Window(23)}).ok());
-  const auto expected =
-      ElementsAre(Pair(2, "window-21"), Pair(3, "window-22"), Pair(4, "window-23"),
-                  Pair(5, "window-3"), Pair(6, "window-4"));
+  const auto expected = ElementsAre(Pair(2, "window-21"), Pair(3, "window-22"),
+                                    Pair(4, "window-23"), Pair(5, "window-3"), Pair(6, "window-4"));
   EXPECT_THAT(ReadAll(), expected);
   EXPECT_EQ(spool_->sent_seq(), 1u);
   Append(7);

@@ -16,8 +16,7 @@ namespace fleetblame::agent {
 
 class Backoff {
  public:
-  Backoff(absl::Duration first, absl::Duration most)
-      : first_(first), most_(most), limit_(first) {}
+  Backoff(absl::Duration first, absl::Duration most) : first_(first), most_(most), limit_(first) {}
 
   // Uniform between nothing and a limit that doubles with each call.
   absl::Duration Next() {

@@ -29,6 +29,7 @@ constexpr absl::Duration kLongestRetry = absl::Minutes(10);
 constexpr int kMaxRegisters = 3;
 // So many definitions may travel twice; for more it is worth to wait for the Ack.
 constexpr size_t kRepeatedDefinitions = 8;
+constexpr int kMaxNeeded = 20000;
 constexpr size_t kMaxQueuedDefinitions = 256;
 constexpr absl::Duration kRetainInterval = absl::Seconds(5);
 constexpr int64_t kSkewWorthTelling = 10'000'000'000;
@@ -330,10 +331,15 @@ absl::Status Session::OnNeed(const v1::Need& need) {
   if (state_ != State::kOpen) return absl::OkStatus();
   DictionaryRefs refs;
   refs.dictionary_id = need.dictionary_id();
-  refs.numbers[0].assign(need.intents().begin(), need.intents().end());
-  refs.numbers[1].assign(need.actors().begin(), need.actors().end());
-  refs.numbers[2].assign(need.devices().begin(), need.devices().end());
-  refs.numbers[3].assign(need.files().begin(), need.files().end());
+  // No batch refers to more; who asks for more gets the first ones.
+  auto take = [&](DefinitionKind kind, const auto& numbers) {
+    const int count = std::min(numbers.size(), kMaxNeeded);
+    refs.numbers[static_cast<size_t>(kind)].assign(numbers.begin(), numbers.begin() + count);
+  };
+  take(DefinitionKind::kIntent, need.intents());
+  take(DefinitionKind::kActor, need.actors());
+  take(DefinitionKind::kDevice, need.devices());
+  take(DefinitionKind::kFile, need.files());
   QueueDefinitions(dictionary_->Define(refs, /*all=*/true));
   return absl::OkStatus();
 }

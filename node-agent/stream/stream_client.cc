@@ -161,9 +161,8 @@ absl::Status StreamClient::EndOf(Connection& connection) {
   const auto finished = connection.Finished();
   if (!finished || finished->ok()) return absl::OkStatus();
   const absl::Status status = FromGrpc(*finished);
-  return absl::Status(status.code(),
-                      ExplainConnectionError(options_.tls, options_.address,
-                                             FromAbsl(status.message())));
+  return absl::Status(status.code(), ExplainConnectionError(options_.tls, options_.address,
+                                                            FromAbsl(status.message())));
 }
 
 // Moves messages both ways as far as it goes without waiting.
@@ -177,8 +176,8 @@ absl::Status StreamClient::Pump(Connection& connection, Session& session) {
       if (auto status = session.Receive(*message, last_heard_); !status.ok()) return status;
       if (message->has_ack()) backoff_.Reset();
       if (session.established() && !was_established) {
-        LogInfo("connected to the aggregator", {{"address", options_.address},
-                                                {"durable_seq", counters_.durable_seq}});
+        LogInfo("connected to the aggregator",
+                {{"address", options_.address}, {"durable_seq", counters_.durable_seq}});
         absl::MutexLock lock(&mutex_);
         ++stats_.connections;
         stats_.connected = true;
@@ -229,15 +228,13 @@ absl::Status StreamClient::Converse(Connection& connection, Session& session,
     } else if (!session.idle()) {
       const absl::Time limit = last_heard_ + options_.silence_timeout;
       if (now >= limit) {
-        return absl::DeadlineExceededError(
-            absl::StrCat(options_.address, ": no answer for ",
-                         absl::FormatDuration(options_.silence_timeout)));
+        return absl::DeadlineExceededError(absl::StrCat(
+            options_.address, ": no answer for ", absl::FormatDuration(options_.silence_timeout)));
       }
       wake = std::min(wake, limit);
     }
     if (now - connection.sending_since() >= options_.silence_timeout) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(options_.address, ": it takes no messages"));
+      return absl::DeadlineExceededError(absl::StrCat(options_.address, ": it takes no messages"));
     }
     if (connection.sending_since() != absl::InfiniteFuture()) {
       wake = std::min(wake, connection.sending_since() + options_.silence_timeout);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a stream to the aggregator open and runs a Session over it: connects, waits with full jitter
-// between attempts, follows certificate files, notices a peer that no longer answers.
+// Keeps a stream to the aggregator open and runs a Session over it: connects, waits with full
+// jitter between attempts, follows certificate files, notices a peer that no longer answers.
 //
 // Threading: Start, Stop and the destructor from one thread; Notify and stats from any. Hooks are
 // called on the client's own thread.

@@ -87,8 +87,8 @@ class TlsTest : public testing::Test {
     // The certificates name localhost, the collector listens on 127.0.0.1.
     const std::string address = collector_.address();
     options_.address = "localhost" + address.substr(address.rfind(':'));
-    client_ = std::make_unique<StreamClient>(options_, spool_.get(), dictionary_.get(),
-                                             Session::Hooks());
+    client_ =
+        std::make_unique<StreamClient>(options_, spool_.get(), dictionary_.get(), Session::Hooks());
     client_->Start();
   }
 

@@ -204,7 +204,8 @@ std::optional<v1::TraceEvents> TraceMode::TakeEvents() {
   v1::TraceEvents out;
   out.set_trace_id(filter_.trace_id);
   out.set_dropped(std::exchange(dropped_, 0));
-  while (!events_.empty() && static_cast<size_t>(out.events_size()) < options_.max_events_per_message) {
+  while (!events_.empty() &&
+         static_cast<size_t>(out.events_size()) < options_.max_events_per_message) {
     *out.add_events() = std::move(events_.front());
     events_.pop_front();
   }

@@ -9,8 +9,8 @@
 // Both queues are bounded; what does not fit is counted in TraceEvents.dropped. Trace mode ends by
 // itself after the directive's max_duration, whatever happens to the connection.
 //
-// Threading: Apply, Resolve and Stop from the thread that calls Tracer::Collect; TakeEvents from any
-// thread; the polling thread is its own.
+// Threading: Apply, Resolve and Stop from the thread that calls Tracer::Collect; TakeEvents from
+// any thread; the polling thread is its own.
 #ifndef NODE_AGENT_TRACE_TRACE_MODE_H_
 #define NODE_AGENT_TRACE_TRACE_MODE_H_
 

@@ -45,8 +45,7 @@ class TraceModeTest : public testing::Test {
   }
 
   void MakeTrace() {
-    trace_ =
-        std::make_unique<TraceMode>(tracer_.get(), names_.get(), dictionary_.get(), options_);
+    trace_ = std::make_unique<TraceMode>(tracer_.get(), names_.get(), dictionary_.get(), options_);
   }
 
   static TraceRecord Record(uint64_t sector, uint64_t io_ns = 100) {

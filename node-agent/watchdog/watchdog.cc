@@ -58,10 +58,10 @@ int Watchdog::Observe(absl::Time now, const Usage& usage) {
     if (step_ < kSteps && now - last_change_ >= options_.span) {
       ++step_;
       last_change_ = now;
-      reason_ = too_busy ? absl::StrFormat("%.1f %% of a core, budget %.1f %%", cpu_percent_,
-                                           options_.max_cpu_percent)
-                         : absl::StrCat(rss_bytes_, " bytes resident, budget ",
-                                        options_.max_rss_bytes);
+      reason_ = too_busy
+                    ? absl::StrFormat("%.1f %% of a core, budget %.1f %%", cpu_percent_,
+                                      options_.max_cpu_percent)
+                    : absl::StrCat(rss_bytes_, " bytes resident, budget ", options_.max_rss_bytes);
     }
     return step_;
   }

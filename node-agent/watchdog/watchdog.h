@@ -33,8 +33,8 @@ struct Usage {
 std::optional<Usage> ReadUsage(const std::string& proc);
 
 struct WatchdogOptions {
-  double max_cpu_percent = 10;  // of one core; 0 = no limit
-  uint64_t max_rss_bytes = 0;   // 0 = no limit
+  double max_cpu_percent = 10;                 // of one core; 0 = no limit
+  uint64_t max_rss_bytes = 0;                  // 0 = no limit
   absl::Duration span = absl::Minutes(1);      // over which CPU is averaged
   absl::Duration recovery = absl::Minutes(5);  // within the budget for so long: a step back
 };

@@ -30,8 +30,8 @@ class FakeCollector final : public v1::Collector::Service {
   ~FakeCollector() override;
 
   // Listens on loopback; the same port again after Shutdown. `credentials` for TLS.
-  void Start(std::shared_ptr<grpc::ServerCredentials> credentials =
-                 grpc::InsecureServerCredentials());
+  void Start(
+      std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials());
   void Shutdown();
   std::string address() const;
 
@@ -70,9 +70,9 @@ class FakeCollector final : public v1::Collector::Service {
                          absl::Duration retry_after = absl::ZeroDuration());
 
  private:
-  grpc::Status Stream(grpc::ServerContext* context,
-                      grpc::ServerReaderWriter<v1::AggregatorMessage, v1::AgentMessage>* stream)
-      override;
+  grpc::Status Stream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::AggregatorMessage, v1::AgentMessage>* stream) override;
   void Learn(uint64_t dictionary_id, const v1::Definitions& definitions);
 
   std::unique_ptr<grpc::Server> server_;
