@@ -15,6 +15,7 @@
 #include "node-agent/host/lock_file.h"
 #include "node-agent/spool/file_layer.h"
 #include "node-agent/stream/stream_client.h"
+#include "node-agent/tracer/bpf/kernel_check.h"
 #include "node-agent/tracer/replay/replay_tracer.h"
 
 namespace fleetblame::agent {
@@ -65,6 +66,18 @@ void CheckTracing(const AgentConfig& config, Checklist& list) {
     return;
   }
   list.Section("Kernel " + ReadKernelRelease());
+  const auto lines = CheckKernel();
+  if (!lines.ok()) {
+    list.Line(Mark::kBad, std::string(lines.status().message()));
+    return;
+  }
+  for (const CapabilityLine& line : *lines) {
+    const Mark mark = line.state == CapabilityLine::State::kYes        ? Mark::kGood
+                      : line.state == CapabilityLine::State::kDegraded ? Mark::kWarning
+                                                                       : Mark::kBad;
+    list.Line(mark, line.meaning.empty() ? line.name : absl::StrCat(line.name, ": ", line.meaning),
+              line.cost.empty() ? "" : absl::StrCat("without it: ", line.cost), line.remedy);
+  }
 }
 
 void CheckState(const AgentConfig& config, Checklist& list) {
