@@ -23,9 +23,10 @@ class FaultTest : public testing::Test {
   void SetUp() override {
     mount_point_ = testing::TempDir() + "/fault_" + std::to_string(getpid());
     fs::create_directories(mount_point_);
-    mounted_ = mount("none", mount_point_.c_str(), "tmpfs", 0, "size=48m") == 0;
+    mounted_ = mount("none", mount_point_.c_str(), "tmpfs", 0, "size=160m") == 0;
     if (!mounted_) GTEST_SKIP() << "needs root to mount a tmpfs";
-    std::ofstream(Ballast()) << std::string(24 << 20, 'x');
+    // Thrown out, it makes room enough for whatever compaction rewrites, too.
+    std::ofstream(Ballast()) << std::string(136 << 20, 'x');
     options_ = SmallStore("unused");
     options_.path = mount_point_ + "/store";
   }
