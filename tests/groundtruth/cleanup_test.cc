@@ -95,6 +95,39 @@ TEST(CleanupTest, GuardRestoresInScope) {
   EXPECT_EQ(ReadText(kSetting), before);
 }
 
+// Two runs at once: the second must not take the first one's value for the old one.
+TEST(CleanupTest, SecondGuardWaitsForTheOldValue) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const std::string before = ReadText(kSetting);
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  const pid_t first = fork();
+  if (first == 0) {
+    auto setting = SysctlGuard::Set(kSetting, "77");
+    if (!setting.ok() || write(fds[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  close(fds[1]);
+  char byte;
+  ASSERT_EQ(read(fds[0], &byte, 1), 1);
+  close(fds[0]);
+  const pid_t second = fork();
+  if (second == 0) {
+    auto setting = SysctlGuard::Set(kSetting, "78");
+    const bool good = setting.ok() && ReadText(kSetting) == "78";
+    setting->reset();
+    _exit(good ? 0 : 1);
+  }
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_EQ(ReadText(kSetting), "77") << "the second guard did not wait";
+  kill(first, SIGKILL);
+  waitpid(first, nullptr, 0);
+  int status = -1;
+  waitpid(second, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(ReadText(kSetting), before);
+}
+
 TEST(CleanupTest, UnknownSettingIsAnError) {
   EXPECT_FALSE(SysctlGuard::Set("/proc/sys/no/such/setting", "1").ok());
 }

@@ -2,7 +2,9 @@
 //
 // Changes a file below /proc/sys for a while. The old value comes back when the object goes away,
 // and also when the process dies without a chance to clean up: a small helper process in a session
-// of its own waits for that.
+// of its own waits for that. A second guard of the same file, in whatever process, waits until the
+// first has put the old value back: otherwise it would take the changed value for the old one, and
+// leave it behind. UNAVAILABLE when that takes longer than a minute.
 //
 // Not thread-safe.
 #ifndef TESTS_GROUNDTRUTH_SYSCTL_GUARD_H_
@@ -27,10 +29,12 @@ class SysctlGuard {
   SysctlGuard& operator=(const SysctlGuard&) = delete;
 
  private:
-  SysctlGuard(pid_t restorer, int pipe_fd) : restorer_(restorer), pipe_fd_(pipe_fd) {}
+  SysctlGuard(pid_t restorer, int pipe_fd, int lock_fd)
+      : restorer_(restorer), pipe_fd_(pipe_fd), lock_fd_(lock_fd) {}
 
   pid_t restorer_;
   int pipe_fd_;  // its end of file tells the restorer to act
+  int lock_fd_;  // shared with the restorer: free when both are done
 };
 
 }  // namespace fleetblame::testing
