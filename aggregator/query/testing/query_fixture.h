@@ -33,7 +33,7 @@ class QueryFixture {
   FakeStore& store() { return store_; }
   TraceHub& hub() { return *hub_; }
   v1::Query::Stub& stub() { return *stub_; }
-  // What the service takes for now; kDawn + 2 h at first.
+  // What the service takes as the present; kDawn + 2 h at first.
   uint64_t now = kDawn + 2 * kHour;
 
   HostNumber Host(const std::string& host_id, std::map<std::string, std::string> labels = {},
