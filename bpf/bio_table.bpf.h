@@ -13,8 +13,21 @@ static __always_inline u32 bio_place(u64 bio, u32 probe) {
   return (hash + probe) & (config.bio_slots - 1);
 }
 
+/*
+ * Before 5.12 the kernel refuses a program that holds a compare-and-swap anywhere, even where it
+ * never runs. So everything is compiled twice, the second time without; the loader takes that object
+ * for such kernels. There all bios are in the hash map.
+ */
+#ifdef FB_NO_COMPARE_AND_SWAP
+#define BIO_SLOTS 0
+#define CLAIM(place, value) false
+#else
+#define BIO_SLOTS config.bio_slots
+#define CLAIM(place, value) (__sync_val_compare_and_swap(place, 0, value) == 0)
+#endif
+
 static __always_inline struct fb_bio_slot* bio_slot(u64 bio) {
-  if (!config.bio_slots) return 0;
+  if (!BIO_SLOTS) return 0;
   for (u32 i = 0; i < FB_BIO_PROBES; ++i) {
     u32 place = bio_place(bio, i);
     struct fb_bio_slot* slot = bpf_map_lookup_elem(&bio_slots, &place);
@@ -26,7 +39,7 @@ static __always_inline struct fb_bio_slot* bio_slot(u64 bio) {
 static __always_inline struct fb_origin* bio_find(u64 bio) {
   struct fb_bio_slot* slot = bio_slot(bio);
   if (slot) return &slot->origin;
-  if (config.bio_slots && !live.spilled) return 0;
+  if (BIO_SLOTS && !live.spilled) return 0;
   return bpf_map_lookup_elem(&bios, &bio);
 }
 
@@ -40,12 +53,12 @@ static __always_inline void copy_origin(struct fb_origin* to, const struct fb_or
 
 /* Puts a bio that is not in the table into it. */
 static __always_inline bool bio_put(u64 bio, const struct fb_origin* origin) {
-  if (config.bio_slots) {
+  if (BIO_SLOTS) {
     for (u32 i = 0; i < FB_BIO_PROBES; ++i) {
       u32 place = bio_place(bio, i);
       struct fb_bio_slot* slot = bpf_map_lookup_elem(&bio_slots, &place);
       if (!slot || slot->bio) continue;
-      if (__sync_val_compare_and_swap(&slot->bio, 0, bio) != 0) continue;
+      if (!CLAIM(&slot->bio, bio)) continue;
       copy_origin(&slot->origin, origin);
       return true;
     }

@@ -43,7 +43,8 @@ static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
   struct fb_lost* cell = bpf_map_lookup_elem(&lost, &index);
   if (!cell) return;
   ADD(cell->bytes, bytes);
-  ADD(cell->ios, ios);
+  /* Adding a constant 0 becomes an atomic or, which kernels before 5.12 refuse. */
+  if (ios) ADD(cell->ios, ios);
 }
 
 static __always_inline struct fb_row* row_get(const struct fb_row_key* key) {

@@ -8,12 +8,16 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace fleetblame::agent {
 namespace {
 
 constexpr char kVmlinux[] = "/sys/kernel/btf/vmlinux";
+// Filesystems are often modules, and their tracepoints are described there. Tracepoints begin with
+// the name of their module.
+constexpr const char* kModules[] = {"ext4", "jbd2", "xfs", "btrfs"};
 
 std::string NameOfPointee(const btf* object, uint32_t id) {
   for (int depth = 0; depth < 8; ++depth) {
@@ -50,9 +54,8 @@ absl::StatusOr<KernelBtf> KernelBtf::Load() {
         "); use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions do since 2020"));
   }
   result.objects_.emplace_back(vmlinux);
-  // Filesystems are often modules, and their tracepoints are described there.
   std::error_code error;
-  for (const char* module : {"ext4", "jbd2", "xfs", "btrfs"}) {
+  for (const char* module : kModules) {
     std::string path = absl::StrCat("/sys/kernel/btf/", module);
     if (!std::filesystem::exists(path, error)) continue;
     btf* object = btf__parse_split(path.c_str(), vmlinux);
@@ -81,6 +84,19 @@ std::optional<std::vector<std::string>> KernelBtf::TracepointArguments(
     return arguments;
   }
   return std::nullopt;
+}
+
+std::string KernelBtf::ModuleWithoutTypes(const std::string& tracepoint) const {
+  std::error_code error;
+  for (const char* module : kModules) {
+    if (!absl::StartsWith(tracepoint, absl::StrCat(module, "_"))) continue;
+    // A part of the kernel itself has no such state.
+    if (!std::filesystem::exists(absl::StrCat("/sys/module/", module, "/initstate"), error)) {
+      return "";
+    }
+    return std::filesystem::exists(absl::StrCat("/sys/kernel/btf/", module), error) ? "" : module;
+  }
+  return "";
 }
 
 std::optional<int64_t> KernelBtf::Enumerator(const std::string& name) const {

@@ -27,6 +27,10 @@ class KernelBtf {
   // "". Nothing when there is no such tracepoint.
   std::optional<std::vector<std::string>> TracepointArguments(const std::string& tracepoint) const;
 
+  // Module that is loaded but whose types the kernel keeps to itself (before 5.11, or without
+  // CONFIG_DEBUG_INFO_BTF_MODULES), among those that a tracepoint of this name may be in; else "".
+  std::string ModuleWithoutTypes(const std::string& tracepoint) const;
+
   // Value of an enumerator, wherever it is declared.
   std::optional<int64_t> Enumerator(const std::string& name) const;
   // All enumerators of one enum by value.

@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "node-agent/tracer/bpf/kernel_btf.h"
+#include "node-agent/tracer/bpf/loader.h"
 #include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/programs.h"
 
@@ -63,6 +65,38 @@ CapabilityLine Symbols() {
   return line;
 }
 
+std::string RemedyFor(const ProgramGroup& group, const KernelBtf& kernel) {
+  if (group.required) {
+    return "none for this kernel; use 5.10 or later with CONFIG_TRACEPOINTS=y";
+  }
+  const std::string module = kernel.ModuleWithoutTypes(group.variants.front().tracepoint);
+  if (!module.empty()) {
+    return absl::StrCat("the kernel has the module ", module,
+                        " but no description of its types; use 5.11 or later with "
+                        "CONFIG_DEBUG_INFO_BTF_MODULES=y");
+  }
+  return "load the filesystem's module before the agent starts, or use a newer kernel; hosts "
+         "without that filesystem need nothing";
+}
+
+// Whether the verifier takes the programs can only be seen by loading them. The tables are small
+// for that, and nothing is attached.
+CapabilityLine Programs(const KernelBtf& kernel) {
+  CapabilityLine line;
+  line.name = "BPF programs";
+  line.meaning = "the kernel accepts them";
+  BpfTracerOptions options;
+  options.max_stacks = options.max_actors = options.max_acts = options.max_inodes = 64;
+  options.max_pages = options.max_rows = options.max_bios = 64;
+  auto loaded = LoadedPrograms::Load(options, kernel);
+  if (!loaded.ok()) {
+    line.state = State::kMissing;
+    line.cost = "nothing can be traced";
+    line.remedy = std::string(loaded.status().message());
+  }
+  return line;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<CapabilityLine>> CheckKernel() {
@@ -86,13 +120,14 @@ absl::StatusOr<std::vector<CapabilityLine>> CheckKernel() {
     if (ChooseVariant(group, *kernel) == nullptr) {
       line.state = group.required ? State::kMissing : State::kDegraded;
       line.cost = group.cost;
-      line.remedy = group.required
-                        ? "none for this kernel; use 5.10 or later with CONFIG_TRACEPOINTS=y"
-                        : "load the filesystem's module before the agent starts, or use a newer "
-                          "kernel; hosts without that filesystem need nothing";
+      line.remedy = RemedyFor(group, *kernel);
     }
     lines.push_back(std::move(line));
   }
+  const bool ready = std::none_of(lines.begin(), lines.end(), [](const CapabilityLine& line) {
+    return line.state == State::kMissing;
+  });
+  if (ready) lines.push_back(Programs(*kernel));
   return lines;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the running kernel offers to the BPF tracer, found out without attaching anything: the text
+// What the running kernel offers to the BPF tracer, found out without attaching anything; the
+// programs are loaded, though, since only the kernel knows whether it takes them. This is the text
 // of `fleetblame-agent --check`. Each line names one ability, says what it is for, and, when it is
 // missing, what that costs in accuracy and the way out.
 //
-// Threading: a pure query of the kernel; safe from any thread.
+// Threading: a query of the kernel that takes a second or two; safe from any thread.
 // Errors: only when /proc or /sys themselves cannot be read; a missing ability is a line, no error.
 #ifndef NODE_AGENT_TRACER_BPF_KERNEL_CHECK_H_
 #define NODE_AGENT_TRACER_BPF_KERNEL_CHECK_H_

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -19,12 +20,16 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "bpf/fleetblame_abi.h"
 // The skeleton uses the types above.
 #include "bpf/fleetblame_bpf.skel.h"
+#include "bpf/fleetblame_plain_bpf.skel.h"
 #include "node-agent/tracer/bpf/host_info.h"
 #include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/programs.h"
@@ -83,6 +88,19 @@ absl::Status Refusal(int error, const char* what, const std::string& messages) {
                    "; this kernel cannot carry the BPF tracer: see --check"));
 }
 
+// The last line of a verifier's log that is not a sum.
+std::string LastVerifierError(const std::string& log) {
+  std::string last;
+  for (absl::string_view line : absl::StrSplit(log, '\n', absl::SkipWhitespace())) {
+    if (absl::StartsWith(line, "processed ") || absl::StartsWith(line, "verification time ") ||
+        absl::StartsWith(line, "stack depth ")) {
+      continue;
+    }
+    last = std::string(absl::StripAsciiWhitespace(line));
+  }
+  return last;
+}
+
 // Tries a program of one atomic instruction.
 bool KernelHasCompareAndSwap() {
   const struct bpf_insn program[] = {
@@ -103,13 +121,30 @@ bool KernelHasCompareAndSwap() {
   return true;
 }
 
+// The skeleton over one of the two objects, which have the same maps, programs and variables.
+fleetblame_bpf* Open(bool compare_and_swap) {
+  if (compare_and_swap) return fleetblame_bpf__open();
+  auto* skeleton = static_cast<fleetblame_bpf*>(std::calloc(1, sizeof(fleetblame_bpf)));
+  if (skeleton == nullptr) return nullptr;
+  int error = fleetblame_bpf__create_skeleton(skeleton);
+  if (error == 0) {
+    skeleton->skeleton->data = fleetblame_plain_bpf__elf_bytes(&skeleton->skeleton->data_sz);
+    error = bpf_object__open_skeleton(skeleton->skeleton, nullptr);
+  }
+  if (error == 0) return skeleton;
+  fleetblame_bpf__destroy(skeleton);
+  errno = -error;
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
-    const BpfTracerOptions& options, const KernelBtf& kernel) {
+    const BpfTracerOptions& options, const KernelBtf& kernel, const std::string& only) {
   Messages messages;
   std::unique_ptr<LoadedPrograms> loaded(new LoadedPrograms());
-  loaded->skeleton_ = fleetblame_bpf__open();
+  const bool swap = KernelHasCompareAndSwap();
+  loaded->skeleton_ = Open(swap);
   if (loaded->skeleton_ == nullptr) {
     return Refusal(errno, "read the BPF programs", messages.Tail());
   }
@@ -134,8 +169,9 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
     if (program == nullptr) {
       return absl::InternalError(absl::StrCat("no BPF program named ", variant->name));
     }
-    bpf_program__set_autoload(program, true);
+    bpf_program__set_autoload(program, only.empty() || only == variant->name);
   }
+  loaded->KeepVerifierLogs();
 
   auto size = [](bpf_map* map, uint32_t entries) { bpf_map__set_max_entries(map, entries); };
   size(skeleton->maps.stack_ids, options.max_stacks);
@@ -154,7 +190,6 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
   // Bios go to an array where the kernel has compare-and-swap, and from there, or before 5.12, to a
   // hash map.
   uint32_t slots = std::bit_floor(options.max_bios);
-  bool swap = KernelHasCompareAndSwap();
   size(skeleton->maps.bio_slots, swap ? slots : 1);
   size(skeleton->maps.bios, swap ? std::max(slots / 8, 64u) : options.max_bios);
   skeleton->rodata->config.bio_slots = swap ? slots : 0;
@@ -191,9 +226,43 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
   }
   skeleton->data->live.window = 1;
   if (int error = fleetblame_bpf__load(skeleton); error != 0) {
+    if (absl::Status refusal = loaded->VerifierRefusal(); !refusal.ok()) return refusal;
     return Refusal(-error, "load the BPF programs", messages.Tail());
   }
   return loaded;
+}
+
+void LoadedPrograms::KeepVerifierLogs() {
+  // This level brings errors and sums, and not the steps, which are megabytes.
+  constexpr int kErrorsAndStatistics = 4;
+  constexpr size_t kLogBytes = 4096;
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton_->obj) {
+    if (!bpf_program__autoload(program)) continue;
+    std::vector<char>& log = verifier_logs_[bpf_program__name(program)];
+    log.assign(kLogBytes, 0);
+    bpf_program__set_log_buf(program, log.data(), log.size());
+    bpf_program__set_log_level(program, kErrorsAndStatistics);
+  }
+}
+
+std::string LoadedPrograms::VerifierSaid(const std::string& program) const {
+  auto found = verifier_logs_.find(program);
+  return found == verifier_logs_.end() ? "" : std::string(found->second.data());
+}
+
+absl::Status LoadedPrograms::VerifierRefusal() const {
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton_->obj) {
+    if (!bpf_program__autoload(program) || bpf_program__fd(program) >= 0) continue;
+    const std::string name = bpf_program__name(program);
+    std::string reason = LastVerifierError(VerifierSaid(name));
+    if (reason.empty()) return absl::OkStatus();  // it did not come to this program
+    return absl::FailedPreconditionError(
+        absl::StrCat("the kernel's verifier refused program ", name, ": ", reason,
+                     "; this kernel cannot carry the BPF tracer, please report it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status LoadedPrograms::Attach() {

@@ -8,6 +8,8 @@
 #ifndef NODE_AGENT_TRACER_BPF_LOADER_H_
 #define NODE_AGENT_TRACER_BPF_LOADER_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,8 +26,10 @@ namespace fleetblame::agent {
 // The programs in the kernel; they leave it with this object.
 class LoadedPrograms {
  public:
+  // `only` names the one program to load, for a look at what the kernel says of it; "" = all.
   static absl::StatusOr<std::unique_ptr<LoadedPrograms>> Load(const BpfTracerOptions& options,
-                                                              const KernelBtf& kernel);
+                                                              const KernelBtf& kernel,
+                                                              const std::string& only = "");
   ~LoadedPrograms();
   LoadedPrograms(const LoadedPrograms&) = delete;
   LoadedPrograms& operator=(const LoadedPrograms&) = delete;
@@ -36,13 +40,21 @@ class LoadedPrograms {
   fleetblame_bpf* skeleton() const { return skeleton_; }
   // What is missing and what that costs, one sentence each.
   const std::vector<std::string>& limitations() const { return limitations_; }
+  // What the kernel's verifier said of a program: how much it had to look at.
+  std::string VerifierSaid(const std::string& program) const;
   // Hooks that the kernel skipped because a program was running already, since the start.
   uint64_t MissedHooks() const;
 
  private:
   LoadedPrograms() = default;
 
+  // Asks the verifier for a few words on each program: on refusal they tell why.
+  void KeepVerifierLogs();
+  // Names the program that the verifier refused, and why; OK when it was something else.
+  absl::Status VerifierRefusal() const;
+
   fleetblame_bpf* skeleton_ = nullptr;
+  std::map<std::string, std::vector<char>> verifier_logs_;  // by program
   std::vector<bpf_link*> links_;
   std::vector<std::string> limitations_;
 };
