@@ -244,16 +244,14 @@ bool AgentSession::HandleHello(v1::Hello hello) {
     must_register_ = false;
     unsettled_seq_.reset();
   }
-  context_.committer->Run(
-      [self = shared_from_this(), hello = std::move(hello)] { self->Register(hello); });
+  context_.registrar->Submit(shared_from_this(), std::move(hello));
   return false;  // reading goes on once the agent is registered
 }
 
-void AgentSession::Register(const v1::Hello& hello) {
-  absl::Time now = absl::Now();
+std::optional<HostRecord> AgentSession::BeginRegistration(const v1::Hello& hello, absl::Time now) {
   {
     absl::MutexLock lock(&mu_);
-    if (phase_ != Phase::kRegistering) return;
+    if (phase_ != Phase::kRegistering) return std::nullopt;
     host_id_ = hello.host_id();
     spool_epoch_ = hello.spool_epoch();
     first_spooled_seq_ = hello.first_spooled_seq();
@@ -268,7 +266,8 @@ void AgentSession::Register(const v1::Hello& hello) {
       absl::MutexLock lock(&mu_);
       Fail(grpc::StatusCode::ALREADY_EXISTS, std::string(claimed.message()));
     }
-    return Wake();
+    Wake();
+    return std::nullopt;
   }
 
   HostRecord host;
@@ -287,11 +286,19 @@ void AgentSession::Register(const v1::Hello& hello) {
         "the clock of a host differs from the aggregator; its data keep the time of the host",
         {{"host_id", host.host_id}, {"aggregator_minus_host", skew}});
   }
+  return host;
+}
 
-  absl::StatusOr<HostDirectory::Registered> registered =
-      context_.hosts->Register(std::move(host), now);
+void AgentSession::EndRegistration(absl::StatusOr<HostDirectory::Registered> registered) {
+  std::string host_id;
+  uint64_t spool_epoch;
+  {
+    absl::MutexLock lock(&mu_);
+    host_id = host_id_;
+    spool_epoch = spool_epoch_;
+  }
   absl::StatusOr<uint64_t> durable_seq =
-      registered.ok() ? context_.store->DurableSeq(registered->host.number, hello.spool_epoch())
+      registered.ok() ? context_.store->DurableSeq(registered->host.number, spool_epoch)
                       : absl::StatusOr<uint64_t>(registered.status());
   if (!durable_seq.ok()) {
     context_.metrics->refused_store.Increment();
@@ -301,7 +308,7 @@ void AgentSession::Register(const v1::Hello& hello) {
       Fail(full ? grpc::StatusCode::RESOURCE_EXHAUSTED : grpc::StatusCode::UNAVAILABLE,
            absl::StrCat("cannot register: ", durable_seq.status().message()));
     }
-    context_.registry->Release(hello.host_id(), this);
+    context_.registry->Release(host_id, this);
     return Wake();
   }
 
@@ -330,7 +337,7 @@ void AgentSession::Register(const v1::Hello& hello) {
     absl::MutexLock lock(&mu_);
     ended = phase_ == Phase::kClosed;
   }
-  if (ended) context_.registry->Release(hello.host_id(), this);
+  if (ended) context_.registry->Release(host_id, this);
   SendDirectives();
   Wake();
   ReadMore();

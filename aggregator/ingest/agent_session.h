@@ -43,6 +43,7 @@
 #include "aggregator/ingest/ingest_metrics.h"
 #include "aggregator/ingest/limits.h"
 #include "aggregator/ingest/outbox.h"
+#include "aggregator/ingest/registrar.h"
 #include "aggregator/ingest/stream_registry.h"
 #include "aggregator/store/store.h"
 #include "aggregator/trace_hub/trace_hub.h"
@@ -61,13 +62,14 @@ struct SessionContext {
   BatchPool* pool = nullptr;
   DeferredWork* deferred = nullptr;
   StreamRegistry* registry = nullptr;
-  HostDirectory* hosts = nullptr;
+  Registrar* registrar = nullptr;
   TraceHub* hub = nullptr;
   const DirectiveSource* directives = nullptr;
   IngestMetrics* metrics = nullptr;
 };
 
 class AgentSession final : public CommitClient,
+                           public RegistrationClient,
                            public LiveStream,
                            public std::enable_shared_from_this<AgentSession> {
  public:
@@ -106,6 +108,10 @@ class AgentSession final : public CommitClient,
   void Tick(absl::Time now) override;
   void ShutDown() override;
 
+  // ---- RegistrationClient
+  std::optional<HostRecord> BeginRegistration(const v1::Hello& hello, absl::Time now) override;
+  void EndRegistration(absl::StatusOr<HostDirectory::Registered> registered) override;
+
   // ---- CommitClient
   void OnCommitted(std::vector<Outcome> outcomes) override;
   void OnCommitFailed(std::vector<DecodedBatchPtr> batches, const absl::Status& error) override;
@@ -128,7 +134,6 @@ class AgentSession final : public CommitClient,
   void HandleTraceEvents(v1::TraceEvents events);
 
   // ---- on the committer's thread
-  void Register(const v1::Hello& hello);
   void DefinitionsStored(const absl::Status& status);
   void SkipDone(uint64_t round, const absl::Status& status);
 

@@ -17,6 +17,7 @@
 #include "aggregator/ingest/byte_budget.h"
 #include "aggregator/ingest/deferred_work.h"
 #include "aggregator/ingest/host_directory.h"
+#include "aggregator/ingest/registrar.h"
 #include "aggregator/ingest/stream_registry.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -134,6 +135,7 @@ class CollectorServiceImpl final : public CollectorService {
         hosts_(store, options.limits),
         rpc_(this) {
     committer_.emplace(store, metrics, options.committer, options.on_store_health);
+    registrar_.emplace(&*committer_, &hosts_);
     deferred_.emplace();
     context_.limits = options.limits;
     context_.store = store;
@@ -142,7 +144,7 @@ class CollectorServiceImpl final : public CollectorService {
     context_.pool = &pool_;
     context_.deferred = &*deferred_;
     context_.registry = &registry_;
-    context_.hosts = &hosts_;
+    context_.registrar = &*registrar_;
     context_.hub = hub;
     context_.directives = directives;
     context_.metrics = metrics;
@@ -220,6 +222,7 @@ class CollectorServiceImpl final : public CollectorService {
   StreamRegistry registry_;
   HostDirectory hosts_;
   SessionContext context_;
+  std::optional<Registrar> registrar_;  // outlives the committer's thread
   std::optional<Committer> committer_;
   std::optional<DeferredWork> deferred_;
   Rpc rpc_;

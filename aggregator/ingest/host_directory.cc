@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 namespace fleetblame::aggregator {
@@ -19,6 +20,17 @@ bool SameButForTimes(const HostRecord& a, const HostRecord& b) {
          std::llabs(a.clock_skew_ns - b.clock_skew_ns) < kSkewToleranceNs;
 }
 
+// What the store makes durable; a status instead when it could not.
+absl::StatusOr<std::vector<HostNumber>> Write(Store* store, const std::vector<HostRecord>& hosts) {
+  std::vector<HostNumber> numbers;
+  for (const HostRecord& host : hosts) {
+    absl::StatusOr<HostNumber> number = store->UpsertHost(host);
+    if (!number.ok()) return number.status();
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 HostDirectory::HostDirectory(Store* store, const IngestLimits& limits)
@@ -26,43 +38,81 @@ HostDirectory::HostDirectory(Store* store, const IngestLimits& limits)
   for (HostRecord& host : store_->NewReadView()->Hosts()) {
     Entry entry;
     entry.written = absl::FromUnixNanos(static_cast<int64_t>(host.last_seen_unix_ns));
-    entry.definitions =
-        std::make_shared<TokenBucket>(limits_.definitions_burst, limits_.definitions_per_second);
+    entry.definitions = NewBucket();
     entry.host = std::move(host);
     std::string id = entry.host.host_id;
     hosts_.emplace(std::move(id), std::move(entry));
   }
 }
 
-absl::StatusOr<HostDirectory::Registered> HostDirectory::Register(HostRecord host, absl::Time now) {
-  auto at = hosts_.find(host.host_id);
+std::shared_ptr<TokenBucket> HostDirectory::NewBucket() const {
+  return std::make_shared<TokenBucket>(limits_.definitions_burst, limits_.definitions_per_second);
+}
+
+std::vector<absl::Status> HostDirectory::Admit(const std::vector<HostRecord>& hosts) const {
+  std::vector<absl::Status> admitted;
+  admitted.reserve(hosts.size());
+  absl::flat_hash_set<std::string_view> fresh;
+  for (const HostRecord& host : hosts) {
+    bool place = hosts_.contains(host.host_id) || fresh.contains(host.host_id) ||
+                 hosts_.size() + fresh.size() < limits_.max_hosts;
+    if (place && !hosts_.contains(host.host_id)) fresh.insert(host.host_id);
+    admitted.push_back(place ? absl::OkStatus()
+                             : absl::ResourceExhaustedError(
+                                   absl::StrCat("there are already ", hosts_.size() + fresh.size(),
+                                                " hosts, which is the limit")));
+  }
+  return admitted;
+}
+
+bool HostDirectory::Complete(HostRecord* host, absl::Time now) const {
+  auto at = hosts_.find(host->host_id);
   if (at == hosts_.end()) {
-    if (hosts_.size() >= limits_.max_hosts) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("there are already ", hosts_.size(), " hosts, which is the limit"));
-    }
-    Entry entry;
-    entry.definitions =
-        std::make_shared<TokenBucket>(limits_.definitions_burst, limits_.definitions_per_second);
-    at = hosts_.emplace(host.host_id, std::move(entry)).first;
+    host->first_seen_unix_ns = host->last_seen_unix_ns;
+    return true;
   }
+  const Entry& entry = at->second;
+  host->number = entry.host.number;
+  host->first_seen_unix_ns = entry.host.first_seen_unix_ns;
+  return !SameButForTimes(entry.host, *host) || now - entry.written > kRewriteAfter;
+}
+
+HostDirectory::Registered HostDirectory::Remember(HostRecord host, bool written, absl::Time now) {
+  auto [at, fresh] = hosts_.try_emplace(host.host_id);
   Entry& entry = at->second;
+  if (fresh) entry.definitions = NewBucket();
+  if (written) entry.written = now;
   uint64_t previously_seen = entry.host.last_seen_unix_ns;
-  bool known = entry.host.number != 0;
-  host.first_seen_unix_ns = known ? entry.host.first_seen_unix_ns : host.last_seen_unix_ns;
-  if (!known || !SameButForTimes(entry.host, host) || now - entry.written > kRewriteAfter) {
-    absl::StatusOr<HostNumber> number = store_->UpsertHost(host);
-    if (!number.ok()) {
-      if (!known) hosts_.erase(at);
-      return number.status();
-    }
-    host.number = *number;
-    entry.written = now;
-  } else {
-    host.number = entry.host.number;
-  }
   entry.host = host;
-  return Registered{std::move(host), previously_seen, entry.definitions};
+  return {std::move(host), previously_seen, entry.definitions};
+}
+
+std::vector<absl::StatusOr<HostDirectory::Registered>> HostDirectory::Register(
+    std::vector<HostRecord> hosts, absl::Time now) {
+  std::vector<absl::Status> admitted = Admit(hosts);
+  std::vector<HostRecord> to_write;
+  std::vector<bool> needs_write(hosts.size());
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (!admitted[i].ok()) continue;
+    needs_write[i] = Complete(&hosts[i], now);
+    if (needs_write[i]) to_write.push_back(hosts[i]);
+  }
+  absl::StatusOr<std::vector<HostNumber>> numbers = Write(store_, to_write);
+
+  std::vector<absl::StatusOr<Registered>> results;
+  results.reserve(hosts.size());
+  size_t next = 0;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (!admitted[i].ok()) {
+      results.push_back(admitted[i]);
+    } else if (needs_write[i] && !numbers.ok()) {
+      results.push_back(numbers.status());
+    } else {
+      if (needs_write[i]) hosts[i].number = (*numbers)[next++];
+      results.push_back(Remember(std::move(hosts[i]), needs_write[i], now));
+    }
+  }
+  return results;
 }
 
 }  // namespace fleetblame::aggregator

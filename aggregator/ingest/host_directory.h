@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The hosts that are known, so that an agent that comes back unchanged costs no write: after a
-// restart of the aggregator ten thousand of them do so at once.
+// restart of the aggregator ten thousand of them do so at once. Those that do need one share it.
 //
 // Threading: one thread (the committer's).
 #ifndef AGGREGATOR_INGEST_HOST_DIRECTORY_H_
@@ -9,6 +9,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
@@ -32,8 +34,9 @@ class HostDirectory {
   // Reads the known hosts; `store` must outlive it.
   HostDirectory(Store* store, const IngestLimits& limits);
 
-  // RESOURCE_EXHAUSTED for a new host beyond max_hosts, otherwise what the store says.
-  absl::StatusOr<Registered> Register(HostRecord host, absl::Time now);
+  // One result a host, in their order, each durable when it is OK. RESOURCE_EXHAUSTED for a new
+  // host beyond max_hosts, otherwise what the store says. A host may come twice.
+  std::vector<absl::StatusOr<Registered>> Register(std::vector<HostRecord> hosts, absl::Time now);
 
  private:
   struct Entry {
@@ -41,6 +44,13 @@ class HostDirectory {
     absl::Time written = absl::InfinitePast();
     std::shared_ptr<TokenBucket> definitions;
   };
+
+  std::shared_ptr<TokenBucket> NewBucket() const;
+  // Completes `host` from what is known of it and says whether it must be written.
+  bool Complete(HostRecord* host, absl::Time now) const;
+  Registered Remember(HostRecord host, bool written, absl::Time now);
+  // New hosts in `hosts` that the limit leaves no place for get a status.
+  std::vector<absl::Status> Admit(const std::vector<HostRecord>& hosts) const;
 
   Store* const store_;
   const IngestLimits limits_;
