@@ -11,6 +11,7 @@
 #include "aggregator/ingest/batch_decoder.h"
 #include "aggregator/ingest/definitions_check.h"
 #include "aggregator/ingest/hello_check.h"
+#include "aggregator/ingest/host_binding.h"
 #include "common/log.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -90,7 +91,7 @@ v1::Gap GapBefore(const v1::Batch& batch, uint64_t batches, uint64_t last_seen_u
 
 }  // namespace
 
-AgentSession::AgentSession(const SessionContext* context, std::string peer, absl::Time now)
+AgentSession::AgentSession(const SessionContext* context, Peer peer, absl::Time now)
     : context_(*context),
       peer_(std::move(peer)),
       started_(now),
@@ -235,7 +236,7 @@ bool AgentSession::HandleHello(v1::Hello hello) {
     }
     if (!status.ok()) {
       context_.metrics->refused_hello.Increment();
-      LogWarning("agent refused", {{"peer", peer_}, {"error", status}});
+      LogWarning("agent refused", {{"peer", peer_.address}, {"error", status}});
       Fail(grpc::StatusCode::FAILED_PRECONDITION, std::string(status.message()));
       return false;
     }
@@ -248,6 +249,37 @@ bool AgentSession::HandleHello(v1::Hello hello) {
   return false;  // reading goes on once the agent is registered
 }
 
+// Makes this the stream of its host, which may end another: only when it may speak for it.
+bool AgentSession::Claim(const v1::Hello& hello, absl::Time now) {
+  if (context_.bind_hosts) {
+    absl::Status bound =
+        CheckHostBinding(peer_.certificate_names, hello.host_id(), hello.hostname(),
+                         context_.hosts->HostnameOf(hello.host_id()));
+    if (!bound.ok()) {
+      Refuse(hello, bound, &context_.metrics->refused_certificate);
+      return false;
+    }
+  }
+  absl::Status claimed =
+      context_.registry->Claim(hello.host_id(), hello.spool_epoch(), shared_from_this(), now);
+  if (claimed.ok()) return true;
+  Refuse(hello, claimed, &context_.metrics->refused_duplicate_host);
+  return false;
+}
+
+void AgentSession::Refuse(const v1::Hello& hello, const absl::Status& why,
+                          prometheus::Counter* counter) {
+  counter->Increment();
+  LogWarning("agent refused",
+             {{"peer", peer_.address}, {"host_id", hello.host_id()}, {"error", why}});
+  {
+    absl::MutexLock lock(&mu_);
+    // The codes of absl and gRPC are the same numbers.
+    Fail(static_cast<grpc::StatusCode>(why.code()), std::string(why.message()));
+  }
+  Wake();
+}
+
 std::optional<HostRecord> AgentSession::BeginRegistration(const v1::Hello& hello, absl::Time now) {
   {
     absl::MutexLock lock(&mu_);
@@ -256,19 +288,7 @@ std::optional<HostRecord> AgentSession::BeginRegistration(const v1::Hello& hello
     spool_epoch_ = hello.spool_epoch();
     first_spooled_seq_ = hello.first_spooled_seq();
   }
-  absl::Status claimed =
-      context_.registry->Claim(hello.host_id(), hello.spool_epoch(), shared_from_this(), now);
-  if (!claimed.ok()) {
-    context_.metrics->refused_duplicate_host.Increment();
-    LogWarning("agent refused",
-               {{"peer", peer_}, {"host_id", hello.host_id()}, {"error", claimed}});
-    {
-      absl::MutexLock lock(&mu_);
-      Fail(grpc::StatusCode::ALREADY_EXISTS, std::string(claimed.message()));
-    }
-    Wake();
-    return std::nullopt;
-  }
+  if (!Claim(hello, now)) return std::nullopt;
 
   HostRecord host;
   host.host_id = hello.host_id();
@@ -315,7 +335,7 @@ void AgentSession::EndRegistration(absl::StatusOr<HostDirectory::Registered> reg
   auto record = std::make_shared<const HostRecord>(registered->host);
   v1::HelloAck hello_ack = MakeHelloAck(*durable_seq);
   *hello_ack.mutable_directives() = context_.directives->For(*record);
-  LogDebug("agent registered", {{"peer", peer_},
+  LogDebug("agent registered", {{"peer", peer_.address},
                                 {"host_id", record->host_id},
                                 {"durable_seq", *durable_seq},
                                 {"agent_version", record->agent_version}});

@@ -63,6 +63,8 @@ struct SessionContext {
   DeferredWork* deferred = nullptr;
   StreamRegistry* registry = nullptr;
   Registrar* registrar = nullptr;
+  const HostDirectory* hosts = nullptr;  // on the committer's thread only
+  bool bind_hosts = false;               // a host is spoken for by a certificate that names it
   TraceHub* hub = nullptr;
   const DirectiveSource* directives = nullptr;
   IngestMetrics* metrics = nullptr;
@@ -85,7 +87,12 @@ class AgentSession final : public CommitClient,
     virtual void Cancel() = 0;
   };
 
-  AgentSession(const SessionContext* context, std::string peer, absl::Time now);
+  // What the network knows of the other side.
+  struct Peer {
+    std::string address;
+    std::vector<std::string> certificate_names;
+  };
+  AgentSession(const SessionContext* context, Peer peer, absl::Time now);
 
   // `io` may vanish at any time; the session then talks to nobody.
   void Start(std::weak_ptr<Io> io);
@@ -134,6 +141,8 @@ class AgentSession final : public CommitClient,
   void HandleTraceEvents(v1::TraceEvents events);
 
   // ---- on the committer's thread
+  bool Claim(const v1::Hello& hello, absl::Time now);
+  void Refuse(const v1::Hello& hello, const absl::Status& why, prometheus::Counter* counter);
   void DefinitionsStored(const absl::Status& status);
   void SkipDone(uint64_t round, const absl::Status& status);
 
@@ -162,7 +171,7 @@ class AgentSession final : public CommitClient,
   void Wake();
 
   const SessionContext& context_;
-  const std::string peer_;
+  const Peer peer_;
   const absl::Time started_;
   const absl::Duration lifetime_;  // with jitter
 

@@ -16,6 +16,7 @@
 #include "aggregator/ingest/batch_pool.h"
 #include "aggregator/ingest/byte_budget.h"
 #include "aggregator/ingest/deferred_work.h"
+#include "aggregator/ingest/host_binding.h"
 #include "aggregator/ingest/host_directory.h"
 #include "aggregator/ingest/registrar.h"
 #include "aggregator/ingest/stream_registry.h"
@@ -145,6 +146,8 @@ class CollectorServiceImpl final : public CollectorService {
     context_.deferred = &*deferred_;
     context_.registry = &registry_;
     context_.registrar = &*registrar_;
+    context_.hosts = &hosts_;
+    context_.bind_hosts = options.bind_hosts;
     context_.hub = hub;
     context_.directives = directives;
     context_.metrics = metrics;
@@ -193,7 +196,8 @@ class CollectorServiceImpl final : public CollectorService {
   };
 
   RawReactor* NewStream(grpc::CallbackServerContext* rpc) {
-    auto session = std::make_shared<AgentSession>(&context_, rpc->peer(), absl::Now());
+    AgentSession::Peer peer{rpc->peer(), CertificateNames(*rpc->auth_context())};
+    auto session = std::make_shared<AgentSession>(&context_, std::move(peer), absl::Now());
     if (!registry_.Add(session)) {
       metrics_->refused_admission.Increment();
       return new RefusingReactor(

@@ -32,6 +32,8 @@ class CollectorService {
   struct Options {
     IngestLimits limits;
     Committer::Options committer;
+    // Of each stream a client certificate that names its host is demanded (host_binding.h).
+    bool bind_hosts = false;
     // The store began to refuse writes, or takes them again.
     std::function<void(bool writable)> on_store_health;
   };

@@ -4,9 +4,9 @@
 // write was under way, from any number of hosts, and makes them durable with one fsync; that is why
 // 10,000 agents do not cost 10,000 fsyncs.
 //
-// Registrations (in groups, see registrar.h) and the like are tasks: they run between two writes, for
-// about as long as a write takes, so that ten thousand agents that come back at once do not hold up
-// those that send.
+// Registrations (in groups, see registrar.h) and the like are tasks: they run between two writes,
+// for about as long as a write takes, so that ten thousand agents that come back at once do not
+// hold up those that send.
 //
 // Threading: Submit and Run from any thread. Clients are called on the committer's thread, without
 // a lock held. What is queued is bounded by those who queue (ByteBudget, one task a stream).

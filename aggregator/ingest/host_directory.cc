@@ -49,6 +49,11 @@ std::shared_ptr<TokenBucket> HostDirectory::NewBucket() const {
   return std::make_shared<TokenBucket>(limits_.definitions_burst, limits_.definitions_per_second);
 }
 
+std::string HostDirectory::HostnameOf(const std::string& host_id) const {
+  auto at = hosts_.find(host_id);
+  return at == hosts_.end() ? std::string() : at->second.host.hostname;
+}
+
 std::vector<absl::Status> HostDirectory::Admit(const std::vector<HostRecord>& hosts) const {
   std::vector<absl::Status> admitted;
   admitted.reserve(hosts.size());

@@ -38,6 +38,9 @@ class HostDirectory {
   // host beyond max_hosts, otherwise what the store says. A host may come twice.
   std::vector<absl::StatusOr<Registered>> Register(std::vector<HostRecord> hosts, absl::Time now);
 
+  // What the host was called when it last registered; empty for one that is not known.
+  std::string HostnameOf(const std::string& host_id) const;
+
  private:
   struct Entry {
     HostRecord host;

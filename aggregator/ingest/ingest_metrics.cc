@@ -56,6 +56,8 @@ IngestMetrics::IngestMetrics(std::shared_ptr<prometheus::Registry> r)
           NewCounter(*registry, "streams_refused_total", kRefused, {{"reason", "admission"}})),
       refused_hello(
           NewCounter(*registry, "streams_refused_total", kRefused, {{"reason", "hello"}})),
+      refused_certificate(
+          NewCounter(*registry, "streams_refused_total", kRefused, {{"reason", "certificate"}})),
       refused_duplicate_host(
           NewCounter(*registry, "streams_refused_total", kRefused, {{"reason", "duplicate_host"}})),
       refused_store(

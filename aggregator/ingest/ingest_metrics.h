@@ -30,6 +30,7 @@ struct IngestMetrics {
   prometheus::Counter& streams_opened;
   prometheus::Counter& refused_admission;
   prometheus::Counter& refused_hello;
+  prometheus::Counter& refused_certificate;
   prometheus::Counter& refused_duplicate_host;
   prometheus::Counter& refused_store;
   prometheus::Counter& takeovers;

@@ -82,6 +82,7 @@ CollectorService::Options IngestOptions(const ServerConfig& config) {
   options.limits.credit_bytes = 2 * config.max_message_bytes;
   options.limits.inflight_bytes = shares.inflight;
   options.limits.max_streams = config.max_agents;
+  options.bind_hosts = !config.tls_client_ca.empty() && config.tls_bind_hosts;
   options.limits.stream_lifetime =
       absl::Nanoseconds(static_cast<int64_t>(config.stream_lifetime_ns));
   return options;
@@ -108,8 +109,7 @@ void SetChannelOptions(grpc::ServerBuilder& builder, const ServerConfig& config)
   grpc::ResourceQuota quota("fleetblame");
   // What a quiet connection takes in any case must not count against those that send: a quota that
   // is used up by connections alone would leave none of them a buffer to read into.
-  quota.Resize(MemoryShares(config.memory_limit_bytes).grpc +
-               config.max_agents * kConnectionBytes);
+  quota.Resize(MemoryShares(config.memory_limit_bytes).grpc + config.max_agents * kConnectionBytes);
   builder.SetResourceQuota(quota);
 }
 

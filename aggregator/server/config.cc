@@ -74,6 +74,9 @@ void AddOptions(CLI::App& app, ServerConfig& config) {
   app.add_option("--tls-key", config.tls_key, "its private key (PEM)");
   app.add_option("--tls-client-ca", config.tls_client_ca,
                  "demand client certificates that this CA signed (PEM)");
+  app.add_option("--tls-bind-hosts", config.tls_bind_hosts,
+                 "with --tls-client-ca: an agent's certificate must name its host")
+      ->capture_default_str();
   app.add_flag("--insecure", config.insecure,
                "allow a listen address without TLS that others can reach");
 

@@ -26,6 +26,7 @@ struct ServerConfig {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_client_ca;
+  bool tls_bind_hosts = true;  // with tls_client_ca
   bool insecure = false;
 
   std::array<uint64_t, kLevels> retention_ns = {};  // 0 = the store's own

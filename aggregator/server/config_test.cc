@@ -26,6 +26,7 @@ TEST(Config, DefaultsAreSafe) {
   EXPECT_EQ(line.exit_code, -1);
   EXPECT_EQ(line.config.listen, "127.0.0.1:7443");
   EXPECT_FALSE(line.config.insecure);
+  EXPECT_TRUE(line.config.tls_bind_hosts);
 }
 
 TEST(Config, FlagsAreRead) {
@@ -52,11 +53,13 @@ TEST(Config, FileIsReadAndFlagsWin) {
       "listen = \"127.0.0.1:9000\"\n"
       "data-dir = \"/srv/fleetblame\"\n"
       "retention-raw = \"2d\"\n"
+      "tls-bind-hosts = false\n"
       "insecure = true\n");
   CommandLine line = Parse({"--config", path.c_str(), "--data-dir", "/elsewhere"});
   ASSERT_EQ(line.exit_code, -1);
   EXPECT_EQ(line.config.listen, "127.0.0.1:9000");
   EXPECT_EQ(line.config.data_dir, "/elsewhere");
+  EXPECT_FALSE(line.config.tls_bind_hosts);
   EXPECT_EQ(line.config.retention_ns[0], 2ull * 86400 * 1'000'000'000);
   EXPECT_TRUE(line.config.insecure);
 }
