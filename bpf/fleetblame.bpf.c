@@ -4,6 +4,9 @@
 //
 // Each hook is a BTF-typed raw tracepoint program. A tracepoint whose arguments changed has one
 // program for each form; user space loads those whose form the running kernel's BTF describes.
+//
+// Pointers that a module's tracepoint hands over are compared with 0 before use: kernels since late
+// 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
 #include "bpf/row.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -57,7 +60,7 @@ static __always_inline bool on_disk(struct inode* inode) {
 
 /* A write system call is about to fill, or has filled, bytes [at, at + bytes) of an inode. */
 static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 bytes) {
-  if (!bytes) return 0;
+  if (!inode || !bytes) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
   u32 tid = current_tid();
@@ -97,6 +100,7 @@ SEC("tp_btf/xfs_file_buffered_write")
 int xfs_file_buffered_write(u64* ctx) {
   struct kiocb* iocb = (struct kiocb*)ctx[0];
   struct iov_iter* iter = (struct iov_iter*)ctx[1];
+  if (!iocb || !iter) return 0;
   return on_range(ctx, iocb->ki_filp->f_inode, iocb->ki_pos, iter->count);
 }
 
@@ -270,6 +274,7 @@ int jbd2_handle_stats(u64* ctx) {
 static __always_inline int commit_phase(u64* ctx, u32 logging) {
   struct journal_s* journal = (struct journal_s*)ctx[0];
   struct transaction_s* transaction = (struct transaction_s*)ctx[1];
+  if (!journal || !transaction) return 0;
   struct task_state* task = task_state_make(current_tid());
   if (!task) return 0;
   task->commit_dev = journal->j_fs_dev->bd_dev;
@@ -302,6 +307,7 @@ int jbd2_end_commit(u64* ctx) {
 SEC("tp_btf/xfs_trans_log_buf")
 int xfs_trans_log_buf(u64* ctx) {
   struct xfs_buf_log_item* item = (struct xfs_buf_log_item*)ctx[0];
+  if (!item) return 0;
   struct xfs_buf* buf = item->bli_buf;
   struct scratch* s = enter();
   if (!s) return 0;
@@ -331,7 +337,7 @@ int xfs_trans_log_buf(u64* ctx) {
 SEC("tp_btf/xfs_trans_commit")
 int xfs_trans_commit(u64* ctx) {
   struct xfs_trans* trans = (struct xfs_trans*)ctx[0];
-  if (!(trans->t_flags & XFS_TRANS_DIRTY)) return 0;
+  if (!trans || !(trans->t_flags & XFS_TRANS_DIRTY)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
   u32 tid = current_tid();
@@ -347,7 +353,7 @@ int xfs_trans_commit(u64* ctx) {
 
 /* A worker that finishes IO comes across the inode it does so for. */
 static __always_inline int hint(struct inode* inode) {
-  if (!(TASK_READ(flags) & PF_KTHREAD)) return 0;
+  if (!inode || !(TASK_READ(flags) & PF_KTHREAD)) return 0;
   u32 tid = current_tid();
   struct task_state* task = task_state(tid);
   if (task && task->taken_act) return 0;
@@ -366,14 +372,15 @@ SEC("tp_btf/ext4_mark_inode_dirty")
 int ext4_mark_inode_dirty(u64* ctx) { return hint((struct inode*)ctx[0]); }
 SEC("tp_btf/ext4_ext_map_blocks_enter")
 int ext4_ext_map_blocks_enter(u64* ctx) { return hint((struct inode*)ctx[0]); }
-SEC("tp_btf/xfs_unwritten_convert")
-int xfs_unwritten_convert(u64* ctx) {
-  return hint(&((struct xfs_inode*)ctx[0])->i_vnode);
+static __always_inline int xfs_hint(struct xfs_inode* inode) {
+  return inode ? hint(&inode->i_vnode) : 0;
 }
+SEC("tp_btf/xfs_unwritten_convert")
+int xfs_unwritten_convert(u64* ctx) { return xfs_hint((struct xfs_inode*)ctx[0]); }
 SEC("tp_btf/xfs_setfilesize")
-int xfs_setfilesize(u64* ctx) { return hint(&((struct xfs_inode*)ctx[0])->i_vnode); }
+int xfs_setfilesize(u64* ctx) { return xfs_hint((struct xfs_inode*)ctx[0]); }
 SEC("tp_btf/xfs_inode_inactivating")
-int xfs_inode_inactivating(u64* ctx) { return hint(&((struct xfs_inode*)ctx[0])->i_vnode); }
+int xfs_inode_inactivating(u64* ctx) { return xfs_hint((struct xfs_inode*)ctx[0]); }
 
 SEC("tp_btf/writeback_start")
 int writeback_start(u64* ctx) {
@@ -390,6 +397,7 @@ int writeback_written(u64* ctx) {
 }
 
 static __always_inline void take_act(struct inode* inode) {
+  if (!inode) return;
   struct fb_inode_key key = {
       .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
   struct fb_inode* entry = bpf_map_lookup_elem(&inodes, &key);

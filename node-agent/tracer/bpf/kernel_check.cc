@@ -52,12 +52,19 @@ CapabilityLine Symbols() {
   line.name = "kallsyms";
   line.meaning = "kernel addresses have names";
   std::ifstream file("/proc/kallsyms");
-  std::string first;
-  if (!std::getline(file, first)) {
+  std::string symbol;
+  bool any = false;
+  bool addresses = false;
+  // The first ones may really lie at 0.
+  while (!addresses && std::getline(file, symbol)) {
+    any = true;
+    addresses = !absl::StartsWith(symbol, "0000000000000000 ");
+  }
+  if (!any) {
     line.state = State::kDegraded;
     line.cost = "stacks are shown as addresses, and btrfs commits may be blamed on who calls them";
     line.remedy = "use a kernel with CONFIG_KALLSYMS=y";
-  } else if (absl::StartsWith(first, "0000000000000000 ")) {
+  } else if (!addresses) {
     line.state = State::kDegraded;
     line.cost = "stacks are shown as addresses, and btrfs commits may be blamed on who calls them";
     line.remedy = "sysctl kernel.kptr_restrict=1 and run with CAP_SYSLOG";

@@ -92,10 +92,10 @@ absl::Status Refusal(int error, const char* what, const std::string& messages) {
 std::string LastVerifierError(const std::string& log) {
   std::string last;
   for (absl::string_view line : absl::StrSplit(log, '\n', absl::SkipWhitespace())) {
-    if (absl::StartsWith(line, "processed ") || absl::StartsWith(line, "verification time ") ||
-        absl::StartsWith(line, "stack depth ")) {
-      continue;
-    }
+    const bool sum = absl::StartsWith(line, "processed ") || absl::StartsWith(line, "subprog ") ||
+                     absl::StartsWith(line, "verification time ") ||
+                     absl::StartsWith(line, "stack depth ");
+    if (sum) continue;
     last = std::string(absl::StripAsciiWhitespace(line));
   }
   return last;
@@ -139,17 +139,15 @@ fleetblame_bpf* Open(bool compare_and_swap) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
-    const BpfTracerOptions& options, const KernelBtf& kernel, const std::string& only) {
+absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const KernelBtf& kernel,
+                                     const std::string& only) {
   Messages messages;
-  std::unique_ptr<LoadedPrograms> loaded(new LoadedPrograms());
   const bool swap = KernelHasCompareAndSwap();
-  loaded->skeleton_ = Open(swap);
-  if (loaded->skeleton_ == nullptr) {
+  skeleton_ = Open(swap);
+  if (skeleton_ == nullptr) {
     return Refusal(errno, "read the BPF programs", messages.Tail());
   }
-  fleetblame_bpf* skeleton = loaded->skeleton_;
-  bpf_object* object = skeleton->obj;
+  bpf_object* object = skeleton_->obj;
 
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, object) bpf_program__set_autoload(program, false);
@@ -161,7 +159,7 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
             absl::StrCat("the kernel has no tracepoint for ", group.meaning, " (", group.ability,
                          "), so ", group.cost, "; this kernel cannot carry the BPF tracer"));
       }
-      loaded->limitations_.push_back(
+      limitations_.push_back(
           absl::StrCat(group.ability, ": no such hook in this kernel; ", group.cost, "."));
       continue;
     }
@@ -171,40 +169,39 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
     }
     bpf_program__set_autoload(program, only.empty() || only == variant->name);
   }
-  loaded->KeepVerifierLogs();
 
   auto size = [](bpf_map* map, uint32_t entries) { bpf_map__set_max_entries(map, entries); };
-  size(skeleton->maps.stack_ids, options.max_stacks);
-  size(skeleton->maps.stacks, options.max_stacks);
-  size(skeleton->maps.free_stacks, options.max_stacks);
-  size(skeleton->maps.actor_ids, options.max_actors);
-  size(skeleton->maps.actors, options.max_actors);
-  size(skeleton->maps.free_actors, options.max_actors);
-  size(skeleton->maps.act_ids, options.max_acts);
-  size(skeleton->maps.acts, options.max_acts);
-  size(skeleton->maps.free_acts, options.max_acts);
-  size(skeleton->maps.inodes, options.max_inodes);
-  size(skeleton->maps.files, options.max_inodes);
-  size(skeleton->maps.free_files, options.max_inodes);
-  size(skeleton->maps.pages, std::max(options.max_pages / FB_GROUP_PAGES, 64u));
+  size(skeleton_->maps.stack_ids, options.max_stacks);
+  size(skeleton_->maps.stacks, options.max_stacks);
+  size(skeleton_->maps.free_stacks, options.max_stacks);
+  size(skeleton_->maps.actor_ids, options.max_actors);
+  size(skeleton_->maps.actors, options.max_actors);
+  size(skeleton_->maps.free_actors, options.max_actors);
+  size(skeleton_->maps.act_ids, options.max_acts);
+  size(skeleton_->maps.acts, options.max_acts);
+  size(skeleton_->maps.free_acts, options.max_acts);
+  size(skeleton_->maps.inodes, options.max_inodes);
+  size(skeleton_->maps.files, options.max_inodes);
+  size(skeleton_->maps.free_files, options.max_inodes);
+  size(skeleton_->maps.pages, std::max(options.max_pages / FB_GROUP_PAGES, 64u));
   // Bios go to an array where the kernel has compare-and-swap, and from there, or before 5.12, to a
   // hash map.
   uint32_t slots = std::bit_floor(options.max_bios);
-  size(skeleton->maps.bio_slots, swap ? slots : 1);
-  size(skeleton->maps.bios, swap ? std::max(slots / 8, 64u) : options.max_bios);
-  skeleton->rodata->config.bio_slots = swap ? slots : 0;
-  size(skeleton->maps.rows0, options.max_rows);
-  size(skeleton->maps.rows1, options.max_rows);
+  size(skeleton_->maps.bio_slots, swap ? slots : 1);
+  size(skeleton_->maps.bios, swap ? std::max(slots / 8, 64u) : options.max_bios);
+  skeleton_->rodata->config.bio_slots = swap ? slots : 0;
+  size(skeleton_->maps.rows0, options.max_rows);
+  size(skeleton_->maps.rows1, options.max_rows);
 
-  skeleton->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
-  skeleton->rodata->config.max_files = options.max_files * 4;  // the largest are chosen later
+  skeleton_->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
+  skeleton_->rodata->config.max_files = options.max_files * 4;  // the largest are chosen later
   if (auto bit = kernel.Enumerator("BIO_PAGE_PINNED"); bit.has_value() && *bit >= 0 && *bit < 16) {
-    skeleton->rodata->config.bio_pinned = 1u << *bit;
+    skeleton_->rodata->config.bio_pinned = 1u << *bit;
   }
   std::string controller = CgroupV1Controller();
   if (!controller.empty()) {
     auto index = kernel.Enumerator(absl::StrCat(controller, "_cgrp_id"));
-    if (index.has_value()) skeleton->rodata->config.cgroup_v1_subsystem = *index;
+    if (index.has_value()) skeleton_->rodata->config.cgroup_v1_subsystem = *index;
   }
   // Functions that say what a stack is about.
   if (auto symbols = OpenSymbols(); symbols.ok()) {
@@ -218,49 +215,65 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
     int next = 0;
     for (const auto& [name, range] : FindFunctions(**symbols, names)) {
       if (next == FB_MARKED_FUNCTIONS) break;
-      auto& marked = skeleton->rodata->config.marked[next++];
+      auto& marked = skeleton_->rodata->config.marked[next++];
       marked.first = range.first;
       marked.last = range.last;
       marked.flag = flags.at(name);
     }
   }
-  skeleton->data->live.window = 1;
-  if (int error = fleetblame_bpf__load(skeleton); error != 0) {
+  skeleton_->data->live.window = 1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
+    const BpfTracerOptions& options, const KernelBtf& kernel, const std::string& only) {
+  for (bool with_log : {true, false}) {
+    std::unique_ptr<LoadedPrograms> loaded(new LoadedPrograms());
+    if (absl::Status status = loaded->Prepare(options, kernel, only); !status.ok()) return status;
+    if (with_log) loaded->KeepVerifierLog();
+    Messages messages;
+    int error = fleetblame_bpf__load(loaded->skeleton_);
+    if (error == 0) {
+      if (only.empty()) loaded->verifier_log_.reset();
+      return loaded;
+    }
+    // The log was too small. That alone is no reason to give up.
+    if (error == -ENOSPC && with_log) continue;
     if (absl::Status refusal = loaded->VerifierRefusal(); !refusal.ok()) return refusal;
     return Refusal(-error, "load the BPF programs", messages.Tail());
   }
-  return loaded;
+  return absl::InternalError("load the BPF programs: not reached");
 }
 
-void LoadedPrograms::KeepVerifierLogs() {
+void LoadedPrograms::KeepVerifierLog() {
   // This level brings errors and sums, and not the steps, which are megabytes.
-  constexpr int kErrorsAndStatistics = 4;
-  constexpr size_t kLogBytes = 4096;
+  constexpr int kErrorsAndSums = 4;
+  // Little of it is ever touched: this much is addresses, not memory.
+  constexpr size_t kLogBytes = 16 << 20;
+  verifier_log_ = std::make_unique_for_overwrite<char[]>(kLogBytes);
+  verifier_log_[0] = '\0';
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton_->obj) {
     if (!bpf_program__autoload(program)) continue;
-    std::vector<char>& log = verifier_logs_[bpf_program__name(program)];
-    log.assign(kLogBytes, 0);
-    bpf_program__set_log_buf(program, log.data(), log.size());
-    bpf_program__set_log_level(program, kErrorsAndStatistics);
+    bpf_program__set_log_buf(program, verifier_log_.get(), kLogBytes);
+    bpf_program__set_log_level(program, kErrorsAndSums);
   }
 }
 
-std::string LoadedPrograms::VerifierSaid(const std::string& program) const {
-  auto found = verifier_logs_.find(program);
-  return found == verifier_logs_.end() ? "" : std::string(found->second.data());
+std::string LoadedPrograms::VerifierSaid() const {
+  return verifier_log_ == nullptr ? "" : std::string(verifier_log_.get());
 }
 
 absl::Status LoadedPrograms::VerifierRefusal() const {
   bpf_program* program = nullptr;
+  // They are loaded in this order, so the first that is not loaded is the one.
   bpf_object__for_each_program(program, skeleton_->obj) {
     if (!bpf_program__autoload(program) || bpf_program__fd(program) >= 0) continue;
-    const std::string name = bpf_program__name(program);
-    std::string reason = LastVerifierError(VerifierSaid(name));
-    if (reason.empty()) return absl::OkStatus();  // it did not come to this program
+    std::string reason = LastVerifierError(VerifierSaid());
+    if (reason.empty()) break;
     return absl::FailedPreconditionError(
-        absl::StrCat("the kernel's verifier refused program ", name, ": ", reason,
-                     "; this kernel cannot carry the BPF tracer, please report it"));
+        absl::StrCat("the kernel's verifier refused program ", bpf_program__name(program), ": ",
+                     reason, "; this kernel cannot carry the BPF tracer, please report it"));
   }
   return absl::OkStatus();
 }

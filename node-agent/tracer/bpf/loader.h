@@ -9,7 +9,6 @@
 #define NODE_AGENT_TRACER_BPF_LOADER_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,21 +39,24 @@ class LoadedPrograms {
   fleetblame_bpf* skeleton() const { return skeleton_; }
   // What is missing and what that costs, one sentence each.
   const std::vector<std::string>& limitations() const { return limitations_; }
-  // What the kernel's verifier said of a program: how much it had to look at.
-  std::string VerifierSaid(const std::string& program) const;
+  // What the kernel's verifier said of the program that was loaded last, or is refused: reason and
+  // how much it had to look at.
+  std::string VerifierSaid() const;
   // Hooks that the kernel skipped because a program was running already, since the start.
   uint64_t MissedHooks() const;
 
  private:
   LoadedPrograms() = default;
 
+  absl::Status Prepare(const BpfTracerOptions& options, const KernelBtf& kernel,
+                       const std::string& only);
   // Asks the verifier for a few words on each program: on refusal they tell why.
-  void KeepVerifierLogs();
+  void KeepVerifierLog();
   // Names the program that the verifier refused, and why; OK when it was something else.
   absl::Status VerifierRefusal() const;
 
   fleetblame_bpf* skeleton_ = nullptr;
-  std::map<std::string, std::vector<char>> verifier_logs_;  // by program
+  std::unique_ptr<char[]> verifier_log_;
   std::vector<bpf_link*> links_;
   std::vector<std::string> limitations_;
 };

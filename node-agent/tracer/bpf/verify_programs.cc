@@ -42,8 +42,8 @@ int Run(const std::set<std::string>& wanted) {
     auto loaded = LoadedPrograms::Load(options, *kernel, variant->name);
     double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::string said = loaded.ok() ? (*loaded)->VerifierSaid(variant->name)
-                                   : std::string(loaded.status().message());
+    std::string said =
+        loaded.ok() ? (*loaded)->VerifierSaid() : std::string(loaded.status().message());
     good = good && loaded.ok();
     std::printf("%-28s %s %.1f s: %s\n", variant->name, loaded.ok() ? "ok" : "REFUSED", seconds,
                 absl::StrReplaceAll(said, {{"\n", "; "}}).c_str());
