@@ -359,6 +359,13 @@ static __noinline int view_page(u64 page, struct page_view* view) {
   return 0;
 }
 
+/* Bytes of the first bvec that lie before the bio. */
+static __always_inline u32 done_of_first(struct bio* bio) {
+  struct bvec_iter___renamed* renamed = (void*)&bio->bi_iter;
+  if (bpf_core_field_exists(renamed->bi_offset)) return BPF_CORE_READ(renamed, bi_offset);
+  return BPF_CORE_READ(bio, bi_iter.bi_bvec_done);
+}
+
 /*
  * Finds the dirtiers of a write. `address` is the bio. What it is made of tells what to ask:
  * page-cache pages under writeback know their dirtier; pages of a block device and memory without
@@ -375,7 +382,7 @@ __noinline int attribute_write(u32 level, u64 address) {
 
   u64 vecs = (u64)BPF_CORE_READ(bio, bi_io_vec);
   u32 first_vec = BPF_CORE_READ(bio, bi_iter.bi_idx);
-  u32 done = BPF_CORE_READ(bio, bi_iter.bi_bvec_done);
+  u32 done = done_of_first(bio);
   struct bio_vec vec = {};
   bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + first_vec * sizeof(vec)));
   struct page_view view = {};

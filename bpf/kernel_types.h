@@ -73,6 +73,9 @@ struct bvec_iter {
   unsigned int bi_idx;
   unsigned int bi_bvec_done;
 };
+struct bvec_iter___renamed { /* from 7.3 on */
+  unsigned int bi_offset;
+};
 struct bio_vec {
   struct page *bv_page;
   unsigned int bv_len;
@@ -123,6 +126,9 @@ struct dentry {
   union {
     struct hlist_node d_alias;
   } d_u;
+};
+struct dentry___flat { /* from 7.0 on */
+  struct hlist_node d_alias;
 };
 struct address_space {
   struct inode *host;

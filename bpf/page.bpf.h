@@ -40,6 +40,12 @@ static __always_inline void inode_key(struct inode* inode, struct fb_inode_key* 
   key->generation = BPF_CORE_READ(inode, i_generation);
 }
 
+static __always_inline u64 dentry_of_alias(u64 alias) {
+  struct dentry___flat* flat = 0;
+  if (bpf_core_field_exists(flat->d_alias)) return alias - bpf_core_field_offset(flat->d_alias);
+  return alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+}
+
 /* Names of an inode and the directories above it, into scratch->file. */
 __noinline int read_path(u32 level, u64 address) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -49,7 +55,7 @@ __noinline int read_path(u32 level, u64 address) {
   u32 used = 0;
   s->file.complete = 0;
   if (alias) {
-    struct dentry* dentry = (void*)alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+    struct dentry* dentry = (void*)dentry_of_alias((u64)alias);
     for (int i = 0; i < 16; ++i) {
       struct dentry* parent = BPF_CORE_READ(dentry, d_parent);
       if (parent == dentry || !parent) {
@@ -154,17 +160,11 @@ __noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 mode) 
   return 0;
 }
 
-/*
- * Records pages [first, last] of an inode, at most 128 groups of them (8 MiB with 4 KiB pages): more
- * than any folio, and larger writes meet the rest as their folios turn dirty.
- */
-static __always_inline void record_pages(struct scratch* s, const struct fb_inode_key* inode,
-                                         u64 first, u64 last, u32 act, u32 tid, u32 mode) {
-  s->dirty.inode = *inode;
+/* A function of its own, so that the verifier goes through the loop once and not once for every way
+ * that leads there. */
+__noinline int record_groups(u32 level, u64 first, u64 last, u64 who, u32 mode) {
   u64 group_first = first / FB_GROUP_PAGES;
   u64 group_last = last / FB_GROUP_PAGES;
-  u64 who = (u64)act | ((u64)tid << 32);
-  u32 level = s->level;
   u32 low = first & (FB_GROUP_PAGES - 1);
   for (u32 i = 0; i < 129; ++i) {
     u64 at = group_first + i;
@@ -173,6 +173,17 @@ static __always_inline void record_pages(struct scratch* s, const struct fb_inod
     record_group(level, at, low | (high << 8), who, mode);
     low = 0;
   }
+  return 0;
+}
+
+/*
+ * Records pages [first, last] of an inode, at most 128 groups of them (8 MiB with 4 KiB pages): more
+ * than any folio, and larger writes meet the rest as their folios turn dirty.
+ */
+static __always_inline void record_pages(struct scratch* s, const struct fb_inode_key* inode,
+                                         u64 first, u64 last, u32 act, u32 tid, u32 mode) {
+  s->dirty.inode = *inode;
+  record_groups(s->level, first, last, (u64)act | ((u64)tid << 32), mode);
 }
 
 #endif /* BPF_PAGE_BPF_H_ */

@@ -226,15 +226,17 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
 }
 
 absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
-    const BpfTracerOptions& options, const KernelBtf& kernel, const std::string& only) {
+    const BpfTracerOptions& options, const KernelBtf& kernel, const std::string& only,
+    std::string* verifier_log) {
   for (bool with_log : {true, false}) {
     std::unique_ptr<LoadedPrograms> loaded(new LoadedPrograms());
     if (absl::Status status = loaded->Prepare(options, kernel, only); !status.ok()) return status;
     if (with_log) loaded->KeepVerifierLog();
     Messages messages;
     int error = fleetblame_bpf__load(loaded->skeleton_);
+    if (verifier_log != nullptr && with_log) *verifier_log = loaded->verifier_log_.get();
     if (error == 0) {
-      if (only.empty()) loaded->verifier_log_.reset();
+      loaded->verifier_log_.reset();
       return loaded;
     }
     // The log was too small. That alone is no reason to give up.
@@ -260,16 +262,13 @@ void LoadedPrograms::KeepVerifierLog() {
   }
 }
 
-std::string LoadedPrograms::VerifierSaid() const {
-  return verifier_log_ == nullptr ? "" : std::string(verifier_log_.get());
-}
-
 absl::Status LoadedPrograms::VerifierRefusal() const {
+  if (verifier_log_ == nullptr) return absl::OkStatus();
   bpf_program* program = nullptr;
   // They are loaded in this order, so the first that is not loaded is the one.
   bpf_object__for_each_program(program, skeleton_->obj) {
     if (!bpf_program__autoload(program) || bpf_program__fd(program) >= 0) continue;
-    std::string reason = LastVerifierError(VerifierSaid());
+    std::string reason = LastVerifierError(verifier_log_.get());
     if (reason.empty()) break;
     return absl::FailedPreconditionError(
         absl::StrCat("the kernel's verifier refused program ", bpf_program__name(program), ": ",

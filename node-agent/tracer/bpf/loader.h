@@ -25,10 +25,12 @@ namespace fleetblame::agent {
 // The programs in the kernel; they leave it with this object.
 class LoadedPrograms {
  public:
-  // `only` names the one program to load, for a look at what the kernel says of it; "" = all.
+  // For a look at what the kernel says of one program: `only` names it ("" = all), and
+  // `verifier_log` gets its words, also when it is refused.
   static absl::StatusOr<std::unique_ptr<LoadedPrograms>> Load(const BpfTracerOptions& options,
                                                               const KernelBtf& kernel,
-                                                              const std::string& only = "");
+                                                              const std::string& only = "",
+                                                              std::string* verifier_log = nullptr);
   ~LoadedPrograms();
   LoadedPrograms(const LoadedPrograms&) = delete;
   LoadedPrograms& operator=(const LoadedPrograms&) = delete;
@@ -39,9 +41,6 @@ class LoadedPrograms {
   fleetblame_bpf* skeleton() const { return skeleton_; }
   // What is missing and what that costs, one sentence each.
   const std::vector<std::string>& limitations() const { return limitations_; }
-  // What the kernel's verifier said of the program that was loaded last, or is refused: reason and
-  // how much it had to look at.
-  std::string VerifierSaid() const;
   // Hooks that the kernel skipped because a program was running already, since the start.
   uint64_t MissedHooks() const;
 

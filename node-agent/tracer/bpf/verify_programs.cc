@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "node-agent/tracer/bpf/bpf_tracer.h"
 #include "node-agent/tracer/bpf/kernel_btf.h"
@@ -38,12 +39,12 @@ int Run(const std::set<std::string>& wanted) {
       continue;
     }
     if (!wanted.empty() && !wanted.contains(variant->name)) continue;
+    std::string said;
     auto start = std::chrono::steady_clock::now();
-    auto loaded = LoadedPrograms::Load(options, *kernel, variant->name);
+    auto loaded = LoadedPrograms::Load(options, *kernel, variant->name, &said);
     double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::string said =
-        loaded.ok() ? (*loaded)->VerifierSaid() : std::string(loaded.status().message());
+    if (!loaded.ok()) said = absl::StrCat(loaded.status().message(), "\n", said);
     good = good && loaded.ok();
     std::printf("%-28s %s %.1f s: %s\n", variant->name, loaded.ok() ? "ok" : "REFUSED", seconds,
                 absl::StrReplaceAll(said, {{"\n", "; "}}).c_str());
