@@ -257,9 +257,11 @@ int Main(int argc, char** argv) {
       absl::SleepFor(absl::Milliseconds(50));
     }
     // All of them are new: each is a durable write before its first batch may come.
-    std::printf("registered %llu hosts in %.1f s\n",
+    Sample registered = Take(*child, counters);
+    std::printf("registered %llu hosts in %.1f s; aggregator %.1f, generator %.1f CPU-s\n",
                 static_cast<unsigned long long>(counters.registered),
-                absl::ToDoubleSeconds(absl::Now() - started));
+                absl::ToDoubleSeconds(registered.at - started), registered.usage.cpu_seconds,
+                registered.own_cpu);
     fleet.RunUntil(absl::Now() + absl::Seconds(options.warmup_seconds));
     Sample begin = Take(*child, counters);
     counters.ack_latency_us_max = 0;
