@@ -140,7 +140,7 @@ void AgentSession::Receive(grpc::ByteBuffer message) {
   uint64_t bytes = message.Length();
   context_.metrics->wire_bytes.Increment(static_cast<double>(bytes));
   ByteBudget::Lease lease;
-  if (context_.budget->TryTake(EstimateMemory(bytes), &lease)) {
+  if (AwaitsHello() || context_.budget->TryTake(EstimateMemory(bytes), &lease)) {
     bool read_on = Process(message, std::move(lease));
     if (read_on) ReadMore();
     return Wake();
@@ -157,6 +157,11 @@ void AgentSession::Receive(grpc::ByteBuffer message) {
   context_.budget->TakeOrWait(EstimateMemory(bytes), std::move(later));
 }
 
+bool AgentSession::AwaitsHello() const {
+  absl::MutexLock lock(&mu_);
+  return phase_ == Phase::kAwaitHello;
+}
+
 bool AgentSession::Process(const grpc::ByteBuffer& bytes, ByteBudget::Lease lease) {
   Phase phase;
   {
@@ -171,6 +176,14 @@ bool AgentSession::Process(const grpc::ByteBuffer& bytes, ByteBudget::Lease leas
       HandleBatch(std::move(decoded), std::move(lease));
       return true;
     }
+  }
+  if (phase == Phase::kAwaitHello && bytes.Length() > context_.limits.max_hello_bytes) {
+    absl::MutexLock lock(&mu_);
+    context_.metrics->refused_hello.Increment();
+    Fail(grpc::StatusCode::FAILED_PRECONDITION,
+         absl::StrCat("the first message must be a Hello of at most ",
+                      context_.limits.max_hello_bytes, " bytes"));
+    return false;
   }
   v1::AgentMessage message;
   if (!ParseMessage(bytes, &message)) return HandleMalformed(bytes);

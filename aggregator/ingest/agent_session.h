@@ -132,6 +132,7 @@ class AgentSession final : public CommitClient,
     DecodedBatchPtr held;  // null while the committer has it
   };
 
+  bool AwaitsHello() const;
   // ---- the steps of Receive; each returns whether to read on at once
   bool Process(const grpc::ByteBuffer& message, ByteBudget::Lease lease);
   bool HandleMalformed(const grpc::ByteBuffer& message);

@@ -660,6 +660,18 @@ TEST_F(CollectorTest, LittleMemoryIsSlowButLosesNothing) {
   EXPECT_EQ(metrics_.rows.Value(), kAgents * kBatches * 100.0);
 }
 
+TEST_F(CollectorTest, AHelloDoesNotWaitForMemoryThatBatchesHold) {
+  options_.limits.inflight_bytes = 10'000;
+  options_.limits.hello_timeout = absl::Seconds(1);
+  Start();
+  auto holder = Registered("host-1");
+  auto waiter = Registered("host-2");
+  holder->Send(SampleBatch(1, 100, /*with_definitions=*/false));
+  ASSERT_TRUE(holder->ReceiveNeed().has_value());  // held until its definitions come
+  waiter->Send(SampleBatch(1, 100));
+  EXPECT_TRUE(NewAgent()->Register(SampleHello("host-3")).has_value());
+}
+
 TEST_F(CollectorTest, ManyStreamsNoThreadEach) {
   Start();
   auto channel = NewChannel();
@@ -684,6 +696,9 @@ TEST_F(CollectorTest, GarbageIsInvalidArgument) {
     grpc::Status status = agent->Finish();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
   }
+  auto large = NewAgent();
+  large->SendBytes(std::string(options_.limits.max_hello_bytes + 1, 'A'));
+  EXPECT_EQ(large->Finish().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   auto agent = NewAgent();
   agent->SendBytes("");  // parses: no message at all
   EXPECT_EQ(agent->Finish().error_code(), grpc::StatusCode::FAILED_PRECONDITION);

@@ -24,6 +24,8 @@ struct IngestLimits {
   uint64_t max_trace_events_per_message = 4096;
 
   // ---- one stream
+  // The first message waits for no memory that others' batches hold, so it has its own bound.
+  uint64_t max_hello_bytes = 128 << 10;
   uint64_t credit_bytes = 8 << 20;  // told in HelloAck and Ack
   // Definitions of one host: a burst, and how fast the allowance comes back.
   uint64_t definitions_burst = 200'000;
