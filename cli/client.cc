@@ -77,8 +77,8 @@ int ReportFailure(const grpc::Status& status, const ClientOptions& options) {
       std::cerr << "fleetblame: no aggregator answers at " << options.aggregator << " (" << message
                 << "); check that it runs there, or give its address with --aggregator or "
                    "FLEETBLAME_AGGREGATOR";
-      if (absl::StrContains(absl::AsciiStrToLower(message), "ssl") || absl::StrContains(message, "handshake") ||
-          absl::StrContains(message, "Socket closed")) {
+      if (absl::StrContains(absl::AsciiStrToLower(message), "ssl") ||
+          absl::StrContains(message, "handshake") || absl::StrContains(message, "Socket closed")) {
         std::cerr << "; one side may want TLS and the other not (--tls-ca)";
       }
       std::cerr << "\n";

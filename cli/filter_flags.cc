@@ -23,7 +23,9 @@ void AddFilterFlags(CLI::App* command, FilterFlags* flags) {
       ->type_name("LIST");
   CLI::Option* issuer = command->add_flag("--issuer", flags->issuer,
                                           "comm, cgroup and intent of who submitted the IO");
-  command->add_flag("--dirtier", flags->dirtier, "comm, cgroup and intent of who made it necessary [default]")
+  command
+      ->add_flag("--dirtier", flags->dirtier,
+                 "comm, cgroup and intent of who made it necessary [default]")
       ->excludes(issuer);
   command
       ->add_option("--order", flags->order,

@@ -44,7 +44,8 @@ std::string EndTime(uint64_t unix_ns) {
   return absl::FormatTime(format, end, absl::UTCTimeZone());
 }
 
-std::string GapLine(const v1::Summary& summary) {
+// "3 gaps" and the like are said by the aggregator's own warnings; these lines say which.
+std::string GapDetails(const v1::Summary& summary) {
   std::vector<std::string> shown;
   for (const v1::HostGap& gap : summary.gaps()) {
     if (static_cast<int>(shown.size()) == kGapsShown) break;
@@ -55,29 +56,25 @@ std::string GapLine(const v1::Summary& summary) {
                      " (", gap.gap().cause(), ")"));
   }
   uint64_t more = summary.gaps_total() - std::min<uint64_t>(summary.gaps_total(), shown.size());
-  return absl::StrCat("incomplete: ", HumanCount(summary.gaps_total()),
-                      summary.gaps_total() == 1 ? " gap: " : " gaps: ", absl::StrJoin(shown, "; "),
+  return absl::StrCat("  gaps: ", absl::StrJoin(shown, "; "),
                       more > 0 ? absl::StrCat("; ", HumanCount(more), " more") : "");
+}
+
+std::string SkewDetails(const v1::Summary& summary) {
+  std::vector<std::string> hosts(summary.skewed_hosts().begin(), summary.skewed_hosts().end());
+  const size_t total = hosts.size();
+  hosts.resize(std::min<size_t>(total, kGapsShown));
+  return absl::StrCat(
+      "  clocks: ", absl::StrJoin(hosts, ", "),
+      total > hosts.size() ? absl::StrCat("; ", total - hosts.size(), " more") : "");
 }
 
 }  // namespace
 
 std::string SummaryLines(const v1::Summary& s, const Terminal& terminal) {
   std::vector<std::string> warnings(s.warnings().begin(), s.warnings().end());
-  if (s.gaps_total() > 0) warnings.push_back(GapLine(s));
-  if (s.hosts_with_data() < s.hosts_matched()) {
-    warnings.push_back(absl::StrCat(HumanCount(s.hosts_matched() - s.hosts_with_data()), " of ",
-                                    HumanCount(s.hosts_matched()),
-                                    " hosts sent nothing in this range"));
-  }
-  if (!s.skewed_hosts().empty()) {
-    std::vector<std::string> hosts(s.skewed_hosts().begin(), s.skewed_hosts().end());
-    size_t total = hosts.size();
-    hosts.resize(std::min<size_t>(total, kGapsShown));
-    warnings.push_back(absl::StrCat(
-        "clocks differ: ", absl::StrJoin(hosts, ", "),
-        total > hosts.size() ? absl::StrCat(" and ", total - hosts.size(), " more") : ""));
-  }
+  if (!s.gaps().empty()) warnings.push_back(GapDetails(s));
+  if (!s.skewed_hosts().empty()) warnings.push_back(SkewDetails(s));
   std::string out =
       absl::StrCat(HumanSpan(s.end_unix_ns() - std::min(s.start_unix_ns(), s.end_unix_ns())),
                    " to ", EndTime(s.end_unix_ns()), " · ", HumanCount(s.hosts_with_data()), " of ",

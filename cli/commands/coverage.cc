@@ -2,9 +2,11 @@
 //
 // `fleetblame coverage`: do the books balance, host by host and device by device?
 #include <iostream>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/command.h"
+#include "cli/loss_lines.h"
 #include "cli/names.h"
 #include "cli/summary_line.h"
 #include "cli/units.h"
@@ -24,7 +26,7 @@ std::string SignedBytes(int64_t bytes) {
   return absl::StrCat(bytes < 0 ? "-" : "+", HumanBytes(static_cast<double>(std::abs(bytes))));
 }
 
-void PrintTable(const Context& context, const v1::CoverageResponse& r) {
+void PrintTable(const Context& context, const v1::CoverageResponse& r, bool verbose) {
   std::cout << SummaryLines(r.summary(), context.terminal) << "\n";
   Table table({{.title = "RECORDED"},
                {.title = "LOST"},
@@ -46,10 +48,7 @@ void PrintTable(const Context& context, const v1::CoverageResponse& r) {
   if (r.omitted() > 0)
     std::cout << "…" << HumanCount(r.omitted()) << " more: --limit " << r.rows_size() + r.omitted()
               << "\n";
-  for (const auto& [name, count] :
-       std::map<std::string, uint64_t>(r.summary().losses().begin(), r.summary().losses().end())) {
-    std::cout << "  " << Printable(name) << " " << HumanCount(count) << "\n";
-  }
+  std::cout << LossLines(r.summary(), verbose);
 }
 
 void PrintJson(const v1::CoverageResponse& r) {
@@ -94,13 +93,17 @@ void AddCoverageCommand(CLI::App* app, Context* context) {
   CLI::App* command =
       app->add_subcommand("coverage", "Do the books balance with the kernel's own counters?");
   AddQueryFlags(command, context);
-  command->callback([context] {
-    context->run = [context] {
+  auto verbose = std::make_shared<bool>(false);
+  command->add_flag("--verbose", *verbose,
+                    "also counters by which neither bytes nor blame are lost");
+  command->callback([context, verbose] {
+    context->run = [context, verbose] {
       return RunQuery<v1::CoverageRequest, v1::CoverageResponse>(
-          *context, {}, &v1::Query::Stub::Coverage, [context](const v1::CoverageResponse& r) {
+          *context, {}, &v1::Query::Stub::Coverage,
+          [context, verbose](const v1::CoverageResponse& r) {
             if (context->output == Output::kJson) return PrintJson(r);
             if (context->output == Output::kCsv) return PrintCsv(r);
-            PrintTable(*context, r);
+            PrintTable(*context, r, *verbose);
           });
     };
   });

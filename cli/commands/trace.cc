@@ -69,8 +69,7 @@ void PrintLine(const v1::TraceResponse& response, const v1::TraceEvent& e) {
     std::string text = HumanNs(ns);
     return std::string(std::max(0, 7 - DisplayWidth(text)), ' ') + text;
   };
-  std::string why =
-      Printable(FramesSummary(e.dirtier_frames()));
+  std::string why = Printable(FramesSummary(e.dirtier_frames()));
   if (!e.modifier().empty()) absl::StrAppend(&why, " (", Printable(e.modifier()), ")");
   if (!e.file().path().empty()) absl::StrAppend(&why, "  ", Printable(e.file().path()));
   if (e.error() != 0) absl::StrAppend(&why, "  error ", e.error());
