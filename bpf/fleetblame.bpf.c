@@ -449,12 +449,26 @@ static __always_inline struct gendisk* bio_disk(struct bio* bio) {
   return bio->bi_bdev->bd_disk;
 }
 
+/* A bio that is used anew, for whatever disk, has ended before. */
+static __always_inline void forget_old_bio(u64 key) {
+  struct fb_origin* old = bio_find(key);
+  if (!old) return;
+  count(FB_COUNTER_bio_reused);
+  if (old->issue_ns) charge_missed(key);
+  bio_remove(key);
+}
+
 static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
-  u32 dev = disk_number(bio_disk(bio));
-  const struct fb_device* device = device_of(dev);
-  if (!device || !device->watched) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
+  u64 key = plain_address(s, bio);
+  forget_old_bio(key);
+  u32 dev = disk_number(bio_disk(bio));
+  const struct fb_device* device = device_of(dev);
+  if (!device || !device->watched) {
+    leave();
+    return 0;
+  }
   struct fb_origin* o = &s->origin;
   u32 tid = current_tid();
   o->queue_ns = bpf_ktime_get_boot_ns();
@@ -487,7 +501,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
       }
     }
   } else if (o->op == FB_OP_READ) {
-    file_of_read(s->level, plain_address(s, bio));
+    file_of_read(s->level, key);
   } else {
     struct bio___disk* old = (void*)bio;
     u32 part = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
@@ -511,7 +525,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
       s->walk.commit_tid = task->commit_tid;
     }
     if (o->op == FB_OP_WRITE)
-      attribute_write(s->level, plain_address(s, bio));
+      attribute_write(s->level, key);
     else if (s->walk.worker)
       share_unknown_metadata(s->level, o->bytes);
   }
@@ -522,20 +536,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     o->share[0].confidence = FB_CONF_ISSUER;
     o->shares = 1;
   }
-  u64 key = plain_address(s, bio);
-  struct fb_origin* old = bio_find(key);
-  if (old) {
-    count(FB_COUNTER_bio_reused);
-    if (old->issue_ns) {
-      /* It was given to the driver and must have ended while the kernel did not call us, as happens
-       * when others attach to the same tracepoint or leave it. */
-      count(FB_COUNTER_end_missed);
-      count_lost(old->dev, old->op, old->request_bytes, 1);
-    }
-    copy_origin(old, o);
-  } else if (!bio_put(key, o)) {
-    count(FB_COUNTER_bio_nomem);
-  }
+  if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
   leave();
   return 0;
 }
@@ -585,11 +586,8 @@ static __always_inline int on_split(struct bio* front) {
     parent->bytes -= bytes;
     parent->sector += bytes / 512;
     u64 key = plain_address(s, front);
-    struct fb_origin* old = bio_find(key);
-    if (old)
-      copy_origin(old, o);
-    else if (!bio_put(key, o))
-      count(FB_COUNTER_bio_nomem);
+    forget_old_bio(key);
+    if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
   }
   leave();
   return 0;

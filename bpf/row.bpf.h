@@ -154,4 +154,26 @@ static __noinline int rescale(struct fb_origin* o, u32 bytes) {
   return 0;
 }
 
+/*
+ * An IO that must have ended, though the kernel did not tell us: its bytes are known, its time is
+ * not. Some kernels run no programs in the context of certain tasks, and so hide the ends of the IOs
+ * that interrupt these.
+ */
+__noinline int charge_missed(u64 bio) {
+  struct fb_origin* o = bio_find(bio);
+  if (!o) return 0;
+  u32 bytes = o->bytes;
+  u32 whole = o->request_bytes;
+  count(FB_COUNTER_end_missed);
+  if (whole < bytes) {
+    rescale(o, whole);
+    bytes = whole;
+  }
+  o->ios = 0;
+  if (bytes) charge_origin(o, bio);
+  /* The IO itself, and what the request held besides this bio. */
+  count_lost(o->dev, o->op, whole - bytes, 1);
+  return 0;
+}
+
 #endif /* BPF_ROW_BPF_H_ */

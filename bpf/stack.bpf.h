@@ -118,7 +118,8 @@ static __always_inline u32 frame_of(const struct scratch* s, u64 address) {
 /* Notes one word of the stack if it is one of the walked addresses. */
 __noinline int note_word(u32 level, u32 at) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
-  if (!s) return 0;
+  /* Beyond the stack lies what an earlier, deeper copy left there. */
+  if (!s || at >= s->depth) return 0;
   u64 word = *(u64*)(s->copy + (at & (STACK_COPY_BYTES - 8)));
   u32 frame = frame_of(s, word);
   if (!frame) return 0;

@@ -22,7 +22,7 @@ constexpr Known kKnown[] = {
     {"task_nomem", LossMeaning::kNote},
     {"bio_nomem", LossMeaning::kBytes},
     {"bio_reused", LossMeaning::kNote},
-    {"end_missed", LossMeaning::kBytes},
+    {"end_missed", LossMeaning::kNote},
     {"bio_expired", LossMeaning::kNote},
     {"bio_unknown", LossMeaning::kNote},
     {"bio_resized", LossMeaning::kNote},

@@ -149,6 +149,7 @@ class BpfTracer final : public Tracer {
   static void AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_t ios,
                       Snapshot* snapshot);
   void AddLostRows(Snapshot* snapshot);
+  void AddMissedEnd(const fb_origin& origin, Snapshot* snapshot);
   int64_t AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot);
   void AddBooks(Snapshot* snapshot);
   void AddCounters(Snapshot* snapshot);
@@ -157,6 +158,9 @@ class BpfTracer final : public Tracer {
   void DefineActor(uint32_t id, Snapshot* snapshot);
   void DefineFile(uint32_t id, Snapshot* snapshot);
   Row MakeRow(const fb_row_key& key, const fb_row& row);
+  fb_row_key RowKeyOf(const fb_origin& origin, const fb_share& share);
+  void NameIds(const fb_row_key& key);
+  void AddRow(const fb_row_key& key, const fb_row& values, Snapshot* snapshot);
   void Sweep();
   void SweepPages();
   void SweepInodes();
@@ -423,10 +427,7 @@ absl::Status BpfTracer::DrainRows(int fd, Snapshot* snapshot) {
       fd, kRowBatch, [&](const fb_row_key& key, const fb_row& row) {
         if (!seen.insert(key).second) return;  // the walk came by twice
         if (!watched_.contains(FromKernelDevice(key.dev))) return;
-        wanted_stacks_.insert(key.dirtier_stack);
-        wanted_stacks_.insert(key.issuer_stack);
-        wanted_actors_.insert(key.dirtier_actor);
-        wanted_actors_.insert(key.issuer_actor);
+        NameIds(key);
         rows.push_back(MakeRow(key, row));
       });
   if (!status.ok()) return status;
@@ -443,6 +444,27 @@ absl::Status BpfTracer::DrainRows(int fd, Snapshot* snapshot) {
     }
   }
   return absl::OkStatus();
+}
+
+// Stacks and actors of a row want definitions.
+void BpfTracer::NameIds(const fb_row_key& key) {
+  wanted_stacks_.insert(key.dirtier_stack);
+  wanted_stacks_.insert(key.issuer_stack);
+  wanted_actors_.insert(key.dirtier_actor);
+  wanted_actors_.insert(key.issuer_actor);
+}
+
+// Adds to the row of this key in a snapshot whose rows are there already.
+void BpfTracer::AddRow(const fb_row_key& key, const fb_row& values, Snapshot* snapshot) {
+  Row row = MakeRow(key, values);
+  NameIds(key);
+  wanted_files_.insert(row.key.file);
+  auto same = std::find_if(snapshot->rows.begin(), snapshot->rows.end(),
+                           [&](const Row& other) { return other.key == row.key; });
+  if (same == snapshot->rows.end())
+    snapshot->rows.push_back(std::move(row));
+  else
+    MergeValues(row.values, &same->values);
 }
 
 // Lost bytes are rows too, so that the rows of a window add up to what its books say.
@@ -475,6 +497,46 @@ void BpfTracer::AddLostRows(Snapshot* snapshot) {
   }
 }
 
+fb_row_key BpfTracer::RowKeyOf(const fb_origin& origin, const fb_share& share) {
+  fb_row_key key{};
+  key.issuer_stack = origin.issuer_stack;
+  key.issuer_actor = origin.issuer_actor;
+  key.dev = origin.dev;
+  key.file = origin.file;
+  key.op = origin.op;
+  key.confidence = share.confidence;
+  key.reason = origin.reason;
+  if (share.act != 0) {
+    fb_act act{};
+    uint32_t index = Index(share.act);
+    if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.acts), &index, &act) == 0 &&
+        act.id == share.act) {
+      key.dirtier_stack = act.key.stack;
+      key.dirtier_actor = act.key.actor;
+    } else {
+      key.confidence = FB_CONF_LOST;
+      key.dirtier_stack = FB_STACK_LOST;
+    }
+  } else if (share.confidence == FB_CONF_ISSUER) {
+    key.dirtier_stack = origin.issuer_stack;
+    key.dirtier_actor = origin.issuer_actor;
+  }
+  return key;
+}
+
+// Its bytes and who caused them are known; how long it took is not, so the IO itself counts as lost.
+void BpfTracer::AddMissedEnd(const fb_origin& origin, Snapshot* snapshot) {
+  uint64_t left = origin.request_bytes;
+  for (uint32_t i = 0; i < std::min<uint32_t>(origin.shares, FB_SHARES); ++i) {
+    fb_row values{};
+    values.bytes = std::min<uint64_t>(origin.share[i].bytes, left);
+    if (values.bytes == 0) continue;
+    left -= values.bytes;
+    AddRow(RowKeyOf(origin, origin.share[i]), values, snapshot);
+  }
+  AddLost(FromKernelDevice(origin.dev), origin.op, left, 1, snapshot);
+}
+
 // An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it is
 // certain that it ended, and that the kernel counted it.
 int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot) {
@@ -487,7 +549,7 @@ int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, S
         return origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns < before;
       },
       [&](const fb_origin& origin) {
-        AddLost(device, origin.op, origin.request_bytes, 1, snapshot);
+        AddMissedEnd(origin, snapshot);
         ++missed_ends_;
         found += origin.request_bytes;
       });
