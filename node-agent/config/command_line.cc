@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -286,6 +288,15 @@ absl::Status CheckLimits(const AgentConfig& config) {
   return absl::OkStatus();
 }
 
+// Two names of one file: the second lock would never be had.
+bool IsStateLock(const AgentConfig& config) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path one = fs::weakly_canonical(config.lock_file, error);
+  const fs::path two = fs::weakly_canonical(fs::path(config.state_dir) / "lock", error);
+  return !one.empty() && one == two;
+}
+
 absl::Status Check(const RawFlags& raw, AgentConfig& config) {
   for (const absl::Status& status : {
            Assign("--window", ParseDurationValue(raw.window), &config.window),
@@ -326,6 +337,10 @@ absl::Status Check(const RawFlags& raw, AgentConfig& config) {
            Require(config.tls.cert.empty() == config.tls.key.empty(),
                    "--tls-cert and --tls-key go together"),
            Require(!config.state_dir.empty(), "--state-dir: must not be empty"),
+           Require(!IsStateLock(config),
+                   absl::StrCat("--lock-file: ", config.lock_file,
+                                " is the agent's own lock of --state-dir; it keeps a second agent "
+                                "off this host, so give a path outside of it")),
            Require(config.max_cpu_percent >= 0, "--max-cpu-percent: must not be negative"),
            Require(config.trace_events_per_second > 0,
                    "--trace-events-per-second: must be at least 1"),

@@ -34,6 +34,17 @@ std::string WriteConfig(const std::string& text) {
   return path;
 }
 
+TEST(CommandLineTest, TheLockOfTheHostIsNotThatOfTheState) {
+  for (const char* lock : {"/var/x/lock", "/var/x/../x/lock", "/var//x/lock"}) {
+    EXPECT_THAT(Refusal({"--aggregator", "a:1", "--state-dir", "/var/x/", "--lock-file", lock}),
+                HasSubstr("--lock-file: "));
+  }
+  EXPECT_EQ(
+      Parse({"--aggregator", "a:1", "--state-dir", "/var/x", "--lock-file", "/var/x/host.lock"})
+          .lock_file,
+      "/var/x/host.lock");
+}
+
 TEST(CommandLineTest, Defaults) {
   const AgentConfig config = Parse({"--aggregator", "localhost:7443"});
   EXPECT_EQ(config.aggregator, "localhost:7443");

@@ -27,6 +27,9 @@ constexpr absl::Duration kStopPatience = absl::Seconds(5);
 // A replay is over when everything arrived, so it may take longer than a stop.
 constexpr absl::Duration kReplayPatience = absl::Seconds(60);
 constexpr int kMaxCollectFailures = 6;
+// Longer than an agent takes to stop.
+constexpr absl::Duration kLockPatience = absl::Seconds(10);
+constexpr absl::Duration kLockRetry = absl::Milliseconds(100);
 
 absl::Duration BootDuration(uint64_t from_ns, uint64_t to_ns) {
   return to_ns > from_ns ? absl::Nanoseconds(static_cast<int64_t>(to_ns - from_ns))
@@ -65,9 +68,25 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentConfig& config, 
 // ---------------------------------------------------------------------------------- setting up
 
 absl::Status Agent::TakeLocks(int* exit_code) {
+  // An agent that was told to stop still delivers its last window and takes its programs out of the
+  // kernel; its successor must not be refused meanwhile.
+  const absl::Time until = absl::Now() + kLockPatience;
+  bool told = false;
   auto take = [&](const std::string& path, const std::string& what,
                   std::unique_ptr<LockFile>* lock) {
     auto taken = LockFile::Take(path, what);
+    while (absl::IsAlreadyExists(taken.status()) && absl::Now() < until && !wake_up_->stopping()) {
+      if (!std::exchange(told, true)) {
+        LogInfo("another agent holds the lock; waiting for it to end",
+                {{"lock_file", path}, {"at_most", kLockPatience}});
+      }
+      wake_up_->Wait(std::min(until, absl::Now() + kLockRetry));
+      taken = LockFile::Take(path, what);
+    }
+    if (!taken.ok() && wake_up_->stopping()) {
+      *exit_code = kExitOk;
+      return absl::CancelledError("told to stop while another agent was still running");
+    }
     *exit_code = absl::IsAlreadyExists(taken.status()) ? kExitAlreadyRunning : kExitState;
     if (taken.ok()) *lock = *std::move(taken);
     return taken.status();
