@@ -8,7 +8,10 @@
 //
 // With --pace 10 each host sends one batch every ten seconds, as real ones do; use it with many
 // hosts to see what connections cost.
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -26,15 +29,21 @@
 #include "absl/time/time.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "tests/bench/child_process.h"
 #include "tests/bench/load_agent.h"
 #include "tests/bench/synthetic_fleet.h"
+#include "tests/testing/child_process.h"
+#include "tests/testing/free_port.h"
+#include "tests/testing/process_usage.h"
 
 namespace fleetblame::bench {
 namespace {
 
+using testing::ChildProcess;
+
 constexpr double kBarRowsPerSecond = 600'000;
 constexpr double kBarCpuPerMillion = 1.5;
+// It settles streams and closes its store.
+constexpr absl::Duration kStopPatience = absl::Seconds(60);
 
 struct Options {
   std::string aggregator;
@@ -106,12 +115,12 @@ struct Sample {
   absl::Time at;
   uint64_t rows, batches, batch_bytes, rows_sent, latency_us;
   double own_cpu;
-  ProcessUsage usage;
+  testing::ProcessUsage usage;
 };
 
 Sample Take(const ChildProcess& child, LoadCounters& counters) {
   Sample sample;
-  auto usage = child.Usage();
+  auto usage = testing::UsageOf(child.pid());
   if (usage.ok()) sample.usage = *usage;
   sample.at = absl::Now();
   sample.rows = counters.rows_acked;
@@ -167,10 +176,10 @@ class Fleet {
   absl::Time next_due_ = absl::InfinitePast();
 };
 
-bool AwaitListening(int port, ChildProcess& child) {
+bool AwaitListening(int port, const ChildProcess& child) {
   auto channel =
       grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
-  for (int i = 0; i < 100 && child.Running(); ++i) {
+  for (int i = 0; i < 100 && !child.HasEnded(); ++i) {
     auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(100);
     if (channel->WaitForConnected(deadline)) return true;
   }
@@ -234,14 +243,14 @@ int Main(int argc, char** argv) {
       1'000'000'000;
   SyntheticFleet synthetic(fleet_options);
 
-  int port = FreePort();
+  int port = testing::FreePort();
   std::string log = absl::StrCat(options.scratch, "/aggregator.log");
   auto child =
       ChildProcess::Start({options.aggregator, "--listen", absl::StrCat("127.0.0.1:", port),
                            "--data-dir", absl::StrCat(options.scratch, "/store"),
                            "--metrics-address", "", "--memory-limit", options.memory_limit},
-                          log);
-  if (!child.ok() || !AwaitListening(port, *child)) {
+                          ChildProcess::Output::kAppend, log);
+  if (!child.ok() || !AwaitListening(port, **child)) {
     std::fprintf(stderr, "the aggregator did not start; see %s\n", log.c_str());
     return 1;
   }
@@ -257,21 +266,22 @@ int Main(int argc, char** argv) {
       absl::SleepFor(absl::Milliseconds(50));
     }
     // All of them are new: each is a durable write before its first batch may come.
-    Sample registered = Take(*child, counters);
+    Sample registered = Take(**child, counters);
     std::printf("registered %llu hosts in %.1f s; aggregator %.1f, generator %.1f CPU-s\n",
                 static_cast<unsigned long long>(counters.registered),
                 absl::ToDoubleSeconds(registered.at - started), registered.usage.cpu_seconds,
                 registered.own_cpu);
     fleet.RunUntil(absl::Now() + absl::Seconds(options.warmup_seconds));
-    Sample begin = Take(*child, counters);
+    Sample begin = Take(**child, counters);
     counters.ack_latency_us_max = 0;
     fleet.RunUntil(absl::Now() + absl::Seconds(options.seconds));
-    Sample end = Take(*child, counters);
+    Sample end = Take(**child, counters);
     good = Report(options, begin, end, counters,
                   DirectoryBytes(absl::StrCat(options.scratch, "/store")));
   }
-  int code = child->Stop();
-  if (code != 0) std::printf("the aggregator ended with %d; see %s\n", code, log.c_str());
+  auto ended = (*child)->Stop(SIGTERM, kStopPatience);
+  int code = ended.ok() && WIFEXITED(ended->exit_status) ? WEXITSTATUS(ended->exit_status) : 1;
+  if (code != 0) std::printf("the aggregator did not end well; see %s\n", log.c_str());
   if (!options.keep && code == 0) std::filesystem::remove_all(options.scratch);
   return code != 0 || (options.judge && !good) ? 1 : 0;
 }

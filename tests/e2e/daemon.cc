@@ -2,7 +2,6 @@
 #include "tests/e2e/daemon.h"
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <fstream>
 #include <sstream>
@@ -24,18 +23,9 @@ size_t FileSize(const std::string& path) {
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const std::vector<std::string>& argv,
                                                       const std::string& log_path) {
   size_t log_start = FileSize(log_path);
-  // The shell is replaced by the program, so the pid is the program's.
-  std::vector<std::string> wrapped = {"sh", "-c", "log=$0; exec \"$@\" >>\"$log\" 2>&1", log_path};
-  wrapped.insert(wrapped.end(), argv.begin(), argv.end());
-  auto child = ChildProcess::Start(wrapped, ChildProcess::Output::kDiscard);
+  auto child = ChildProcess::Start(argv, ChildProcess::Output::kAppend, log_path);
   if (!child.ok()) return child.status();
   return std::unique_ptr<Daemon>(new Daemon(*std::move(child), log_path, log_start));
-}
-
-bool Daemon::HasEnded() const {
-  siginfo_t info{};
-  return waitid(P_PID, static_cast<id_t>(pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-         info.si_pid != 0;
 }
 
 absl::StatusOr<int> Daemon::Stop(int signal) {

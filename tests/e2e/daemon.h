@@ -4,7 +4,8 @@
 // it says and show it when something went wrong. Killed when the object goes away.
 //
 // Not thread-safe; see child_process.h for which thread may start one.
-#pragma once
+#ifndef TESTS_E2E_DAEMON_H_
+#define TESTS_E2E_DAEMON_H_
 
 #include <memory>
 #include <string>
@@ -12,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 
@@ -25,7 +26,7 @@ class Daemon {
   pid_t pid() const { return child_->pid(); }
 
   // Without waiting, and without taking the exit status away from the two below.
-  bool HasEnded() const;
+  bool HasEnded() const { return child_->HasEnded(); }
   // Sends the signal and waits; exit status as of waitpid.
   absl::StatusOr<int> Stop(int signal);
   // Waits for an end that the program comes to by itself.
@@ -46,3 +47,5 @@ class Daemon {
 };
 
 }  // namespace fleetblame::testing
+
+#endif  // TESTS_E2E_DAEMON_H_

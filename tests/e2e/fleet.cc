@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/e2e/fleet.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "tests/testing/free_port.h"
 
 namespace fleetblame::testing {
 namespace {
@@ -50,22 +48,7 @@ std::string ProgramPath(const std::string& runfile) {
   return std::filesystem::absolute(runfile).string();
 }
 
-int UnusedPort() {
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  int port = 0;
-  if (fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    port = ntohs(address.sin_port);
-  }
-  close(fd);
-  return port;
-}
-
-Fleet::Fleet() : directory_(MakeDirectory()), port_(UnusedPort()) {}
+Fleet::Fleet() : directory_(MakeDirectory()), port_(FreePort()) {}
 
 Fleet::~Fleet() {
   std::error_code ignored;

@@ -4,7 +4,8 @@
 // them the real programs, on loopback ports and in a directory of their own.
 //
 // Not thread-safe.
-#pragma once
+#ifndef TESTS_E2E_FLEET_H_
+#define TESTS_E2E_FLEET_H_
 
 #include <cstdint>
 #include <memory>
@@ -61,7 +62,6 @@ class Fleet {
 // Path of a program that the test was built with ("node-agent/fleetblame-agent").
 std::string ProgramPath(const std::string& runfile);
 
-// A port of 127.0.0.1 on which nobody listens now.
-int UnusedPort();
-
 }  // namespace fleetblame::testing
+
+#endif  // TESTS_E2E_FLEET_H_

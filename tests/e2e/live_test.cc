@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/fleet.h"
-#include "tests/groundtruth/child_process.h"
 #include "tests/groundtruth/scratch_disk.h"
 #include "tests/groundtruth/test_main.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

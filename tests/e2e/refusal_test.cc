@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What must not work says so in one sentence with the way out, and with the documented exit code.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_join.h"
@@ -50,7 +54,41 @@ TEST_F(RefusalTest, SecondAgentOnOneHost) {
   auto [code, log] = RunAgent({"--aggregator", fleet_.address(), "--tracer", "replay",
                                "--replay-file", fleet_.directory() + "/recording"});
   EXPECT_EQ(code, 3) << log;
+  EXPECT_NE(log.find("waiting for it to end"), std::string::npos) << log;
+  EXPECT_NE(log.find("already runs on this host"), std::string::npos) << log;
   EXPECT_FALSE((*first)->HasEnded());
+}
+
+// As after a restart, when the predecessor still takes its programs out of the kernel.
+TEST_F(RefusalTest, AnAgentWaitsForOneThatIsEnding) {
+  std::filesystem::create_directories(fleet_.state_dir("alpha"));
+  const std::string lock = fleet_.state_dir("alpha") + "/host.lock";
+  const int predecessor = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_GE(predecessor, 0);
+  ASSERT_EQ(::flock(predecessor, LOCK_EX | LOCK_NB), 0);
+  auto agent = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
+  ASSERT_TRUE(agent.ok());
+  EXPECT_TRUE((*agent)->WaitForLog("waiting for it to end", absl::Seconds(10))) << (*agent)->Log();
+  EXPECT_FALSE((*agent)->HasEnded());
+  ::close(predecessor);
+  EXPECT_TRUE((*agent)->WaitForLog("agent is running", absl::Seconds(15))) << (*agent)->Log();
+}
+
+TEST_F(RefusalTest, AnAgentThatWaitsCanBeStopped) {
+  std::filesystem::create_directories(fleet_.state_dir("alpha"));
+  const std::string lock = fleet_.state_dir("alpha") + "/host.lock";
+  const int predecessor = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_GE(predecessor, 0);
+  ASSERT_EQ(::flock(predecessor, LOCK_EX | LOCK_NB), 0);
+  auto agent = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
+  ASSERT_TRUE(agent.ok());
+  ASSERT_TRUE((*agent)->WaitForLog("waiting for it to end", absl::Seconds(10))) << (*agent)->Log();
+  const absl::Time began = absl::Now();
+  auto status = (*agent)->Stop(SIGTERM);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
+  EXPECT_LT(absl::Now() - began, absl::Seconds(5));
+  ::close(predecessor);
 }
 
 TEST_F(RefusalTest, SecondAggregatorOnOneStore) {

@@ -2,7 +2,8 @@
 //
 // What an agent that is not running says of itself on disk: how many batches it ever numbered, and
 // how many of them still wait. Pure functions but for the files.
-#pragma once
+#ifndef TESTS_E2E_SPOOL_TRUTH_H_
+#define TESTS_E2E_SPOOL_TRUTH_H_
 
 #include <cstdint>
 #include <string>
@@ -19,3 +20,5 @@ struct SpoolTruth {
 absl::StatusOr<SpoolTruth> ReadSpoolTruth(const std::string& state_dir);
 
 }  // namespace fleetblame::testing
+
+#endif  // TESTS_E2E_SPOOL_TRUTH_H_

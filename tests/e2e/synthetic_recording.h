@@ -5,7 +5,8 @@
 // stands in where a test is about transport and storage, never about attribution.
 //
 // Pure function but for the file.
-#pragma once
+#ifndef TESTS_E2E_SYNTHETIC_RECORDING_H_
+#define TESTS_E2E_SYNTHETIC_RECORDING_H_
 
 #include <cstdint>
 #include <string>
@@ -21,3 +22,5 @@ inline constexpr uint64_t kBytesPerWindow = 8'388'608;
 absl::Status WriteSyntheticRecording(const std::string& path, int windows, uint64_t window_ns);
 
 }  // namespace fleetblame::testing
+
+#endif  // TESTS_E2E_SYNTHETIC_RECORDING_H_

@@ -19,7 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "node-agent/tracer/bpf/bpf_tracer.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 #include "tests/groundtruth/scenario.h"
 #include "tests/groundtruth/scratch_disk.h"
 #include "tests/groundtruth/test_main.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 #include "tests/groundtruth/sysctl_guard.h"
 
 namespace fleetblame::testing {

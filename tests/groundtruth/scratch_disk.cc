@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "tests/bench/overhead/bpf_programs.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

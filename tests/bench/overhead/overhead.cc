@@ -31,7 +31,7 @@
 #include "tests/bench/overhead/jobs.h"
 #include "tests/bench/overhead/observer.h"
 #include "tests/bench/overhead/ratios.h"
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -54,7 +54,7 @@ std::string DescribeEnd(int status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
-    const std::vector<std::string>& argv, Output output) {
+    const std::vector<std::string>& argv, Output output, const std::string& file) {
   const std::string program = FindProgram(argv.at(0));
   if (program.empty()) return absl::NotFoundError(absl::StrCat("no program ", argv[0], " in PATH"));
   std::vector<char*> arguments;
@@ -67,9 +67,10 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   if (output == Output::kCapture) {
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
     out = pipe_fds[1];
-  } else if (output == Output::kDiscard) {
-    out = err = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (out < 0) return absl::ErrnoToStatus(errno, "open /dev/null");
+  } else if (output != Output::kInherit) {
+    const std::string path = output == Output::kDiscard ? "/dev/null" : file;
+    out = err = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (out < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -95,16 +96,19 @@ ChildProcess::~ChildProcess() {
 
 absl::StatusOr<ChildResult> ChildProcess::Wait() { return Reap(); }
 
-absl::StatusOr<ChildResult> ChildProcess::Stop(int signal) {
-  kill(pid_, signal);
-  const absl::Time deadline = absl::Now() + absl::Seconds(5);
+bool ChildProcess::HasEnded() const {
   siginfo_t info{};
-  while (absl::Now() < deadline) {
-    info.si_pid = 0;
-    if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_) break;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  if (info.si_pid != pid_) kill(pid_, SIGKILL);
+  return pid_ <= 0 ||
+         waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
+}
+
+absl::StatusOr<ChildResult> ChildProcess::Stop(int signal, absl::Duration grace) {
+  if (pid_ <= 0) return Reap();  // says why not
+  kill(pid_, signal);
+  const absl::Time deadline = absl::Now() + grace;
+  while (!HasEnded() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
+  if (!HasEnded()) kill(pid_, SIGKILL);
   return Reap();
 }
 

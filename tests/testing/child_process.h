@@ -6,8 +6,8 @@
 // Not thread-safe. The kernel ties a child to the *thread* that started it, so start children from
 // a thread that lives as long as they should. Times are nanoseconds (`_ns`). Errors name the
 // program and how it ended.
-#ifndef TESTS_GROUNDTRUTH_CHILD_PROCESS_H_
-#define TESTS_GROUNDTRUTH_CHILD_PROCESS_H_
+#ifndef TESTS_TESTING_CHILD_PROCESS_H_
+#define TESTS_TESTING_CHILD_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace fleetblame::testing {
 
@@ -33,11 +34,14 @@ class ChildProcess {
     kCapture,  // collected by Wait
     kDiscard,  // standard output and standard error go to /dev/null
     kInherit,
+    kAppend,  // both go to the end of a file
   };
 
-  // argv[0] is looked up in PATH, with the system's administrator directories added.
+  // argv[0] is looked up in PATH, with the system's administrator directories added. `file` is for
+  // kAppend.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
-                                                             Output output);
+                                                             Output output,
+                                                             const std::string& file = "");
   // Kills the child if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -45,11 +49,14 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
+  // Without waiting, and without taking the result away from the two below.
+  bool HasEnded() const;
+
   // Reads the output to its end and waits for the child's end. Once only.
   absl::StatusOr<ChildResult> Wait();
 
-  // Asks the child to end by `signal`, kills it after a grace of five seconds, and waits.
-  absl::StatusOr<ChildResult> Stop(int signal);
+  // Asks the child to end by `signal`, kills it after a time of grace, and waits.
+  absl::StatusOr<ChildResult> Stop(int signal, absl::Duration grace = absl::Seconds(5));
 
  private:
   ChildProcess(pid_t pid, int output_fd, std::string name)
@@ -70,4 +77,4 @@ bool HaveProgram(const std::string& name);
 
 }  // namespace fleetblame::testing
 
-#endif  // TESTS_GROUNDTRUTH_CHILD_PROCESS_H_
+#endif  // TESTS_TESTING_CHILD_PROCESS_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/groundtruth/child_process.h"
+#include "tests/testing/child_process.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,6 +37,32 @@ TEST(ChildProcessTest, StopEndsAProcessThatListens) {
   ASSERT_TRUE(ended.ok()) << ended.status();
   EXPECT_TRUE(WIFSIGNALED(ended->exit_status));
   EXPECT_EQ(WTERMSIG(ended->exit_status), SIGTERM);
+}
+
+TEST(ChildProcessTest, StopKillsOneThatDoesNotListen) {
+  auto child =
+      ChildProcess::Start({"sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"},
+                          ChildProcess::Output::kCapture);
+  ASSERT_TRUE(child.ok()) << child.status();
+  absl::SleepFor(absl::Milliseconds(300));  // until it has set its trap
+  EXPECT_FALSE((*child)->HasEnded());
+  auto ended = (*child)->Stop(SIGTERM, absl::Milliseconds(50));
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(WTERMSIG(ended->exit_status), SIGKILL);
+  EXPECT_FALSE((*child)->Stop(SIGTERM).ok()) << "there is nobody to stop any more";
+}
+
+TEST(ChildProcessTest, OutputIsAppended) {
+  const std::string path = ::testing::TempDir() + "/child_process_test.log";
+  for (int i = 0; i < 2; ++i) {
+    auto child = ChildProcess::Start({"sh", "-c", "echo out; echo err >&2"},
+                                     ChildProcess::Output::kAppend, path);
+    ASSERT_TRUE(child.ok()) << child.status();
+    ASSERT_TRUE((*child)->Wait().ok());
+    EXPECT_TRUE((*child)->HasEnded());
+  }
+  EXPECT_EQ(*RunCommand({"cat", path}), "out\nerr\nout\nerr\n");
+  EXPECT_FALSE(ChildProcess::Start({"true"}, ChildProcess::Output::kAppend, "/nowhere/x").ok());
 }
 
 TEST(ChildProcessTest, DestructorKills) {
