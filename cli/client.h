@@ -2,7 +2,8 @@
 //
 // The connection to the aggregator, and what a gRPC status means to the person at the keyboard.
 // One thread.
-#pragma once
+#ifndef CLI_CLIENT_H_
+#define CLI_CLIENT_H_
 
 #include <memory>
 #include <string>
@@ -57,3 +58,5 @@ enum ExitCode {
 int ReportFailure(const grpc::Status& status, const ClientOptions& options);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_CLIENT_H_

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The flags by which `top` and `series` choose what to count and how to group it. One thread.
-#pragma once
+#ifndef CLI_FILTER_FLAGS_H_
+#define CLI_FILTER_FLAGS_H_
 
 #include <string>
 #include <vector>
@@ -45,3 +46,5 @@ absl::Status Apply(const FilterFlags& flags, Request* request) {
 }
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_FILTER_FLAGS_H_

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From the wire's histogram to the one that can be asked for quantiles. Pure function.
-#pragma once
+#ifndef CLI_HISTOGRAM_PROTO_H_
+#define CLI_HISTOGRAM_PROTO_H_
 
 #include "common/histogram.h"
 #include "proto/fleetblame/v1/types.pb.h"
@@ -12,3 +13,5 @@ namespace fleetblame::cli {
 SparseHistogram ToSparse(const v1::Histogram& histogram);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_HISTOGRAM_PROTO_H_

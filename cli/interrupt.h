@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ctrl-C ends a streaming call cleanly instead of killing the process.
-#pragma once
+#ifndef CLI_INTERRUPT_H_
+#define CLI_INTERRUPT_H_
 
 #include "grpcpp/client_context.h"
 
@@ -22,3 +23,5 @@ class CancelOnSignal {
 };
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_INTERRUPT_H_

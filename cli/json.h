@@ -2,7 +2,8 @@
 //
 // The stable JSON form of what the aggregator answers: base units, ids in full, names as documented
 // in docs/cli.md. Unknown is null or absent, never 0. Pure functions.
-#pragma once
+#ifndef CLI_JSON_H_
+#define CLI_JSON_H_
 
 #include <google/protobuf/repeated_ptr_field.h>
 
@@ -32,3 +33,5 @@ std::string Hex(const std::string& bytes);
 void Write(const Json& json, std::ostream& out, int indent = 2);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_JSON_H_

@@ -2,7 +2,8 @@
 //
 // Enum values as people read and type them: "write", "exact", "comm". The only place that knows
 // these words; they are part of the stable output format. Pure functions.
-#pragma once
+#ifndef CLI_NAMES_H_
+#define CLI_NAMES_H_
 
 #include <string>
 #include <string_view>
@@ -26,3 +27,5 @@ absl::StatusOr<v1::Dimension> ParseDimension(std::string_view word);
 absl::StatusOr<v1::OrderBy> ParseOrder(std::string_view word);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_NAMES_H_

@@ -2,7 +2,8 @@
 //
 // Groups with their metrics, as `top` and `intent` show them: table, CSV. Pure functions but for
 // the stream.
-#pragma once
+#ifndef CLI_ROWS_TABLE_H_
+#define CLI_ROWS_TABLE_H_
 
 #include <ostream>
 #include <string>
@@ -31,3 +32,5 @@ void PrintRowsCsv(const std::vector<v1::Dimension>& by,
 std::string Quantile(const v1::Histogram& histogram, double q);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_ROWS_TABLE_H_

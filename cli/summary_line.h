@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The first line of every answer: what it rests on, and what is missing. Pure function.
-#pragma once
+#ifndef CLI_SUMMARY_LINE_H_
+#define CLI_SUMMARY_LINE_H_
 
 #include <string>
 
@@ -18,3 +19,5 @@ namespace fleetblame::cli {
 std::string SummaryLines(const v1::Summary& summary, const Terminal& terminal);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_SUMMARY_LINE_H_

@@ -2,7 +2,8 @@
 //
 // Sends gRPC's own log lines through common/log.h, so that a daemon writes one
 // format only.
-#pragma once
+#ifndef COMMON_GRPC_LOG_H_
+#define COMMON_GRPC_LOG_H_
 
 namespace fleetblame {
 
@@ -10,3 +11,5 @@ namespace fleetblame {
 void RouteGrpcLog();
 
 }  // namespace fleetblame
+
+#endif  // COMMON_GRPC_LOG_H_

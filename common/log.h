@@ -13,7 +13,8 @@
 // Every function is safe from any thread, and none of them fails: a line that
 // cannot be written (closed pipe, full disk) is dropped. Not for signal
 // handlers.
-#pragma once
+#ifndef COMMON_LOG_H_
+#define COMMON_LOG_H_
 
 #include <functional>
 #include <initializer_list>
@@ -64,3 +65,5 @@ void SetLogSinkForTest(std::function<void(std::string_view line)> sink);
 bool IsJournalStream(const char* journal_stream, int fd);
 
 }  // namespace fleetblame
+
+#endif  // COMMON_LOG_H_

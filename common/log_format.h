@@ -3,7 +3,8 @@
 // What one log line looks like: logfmt ("ts=… level=info msg=… key=value") or
 // one JSON object a line. Pure functions; safe from any thread. A value of any
 // bytes (a task's comm, a path) yields one line of printable text.
-#pragma once
+#ifndef COMMON_LOG_FORMAT_H_
+#define COMMON_LOG_FORMAT_H_
 
 #include <concepts>
 #include <cstdint>
@@ -68,3 +69,5 @@ inline constexpr size_t kMaxLogValueBytes = 4096;
 std::string FormatLogLine(LogFormat format, const LogRecord& record);
 
 }  // namespace fleetblame
+
+#endif  // COMMON_LOG_FORMAT_H_

@@ -4,7 +4,8 @@
 // its fields) may appear `burst` times in a window; the rest is counted, and
 // the count is told when the window is over. Not thread-safe: the logger holds
 // its lock around it. Memory is bounded by kSlots.
-#pragma once
+#ifndef COMMON_LOG_LIMITER_H_
+#define COMMON_LOG_LIMITER_H_
 
 #include <array>
 #include <cstdint>
@@ -54,3 +55,5 @@ class LogLimiter {
 };
 
 }  // namespace fleetblame
+
+#endif  // COMMON_LOG_LIMITER_H_

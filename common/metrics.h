@@ -5,7 +5,8 @@
 // process_resident_memory_bytes, process_open_fds, process_start_time_seconds
 // and fleetblame_build_info. The registry may be used from any thread; scrapes
 // run on two threads of the server's own.
-#pragma once
+#ifndef COMMON_METRICS_H_
+#define COMMON_METRICS_H_
 
 #include <memory>
 #include <string>
@@ -49,3 +50,5 @@ class MetricsServer {
 };
 
 }  // namespace fleetblame
+
+#endif  // COMMON_METRICS_H_

@@ -3,7 +3,8 @@
 // What /proc tells of this process, as Prometheus metrics with the names that
 // client libraries of other languages use. Read at each scrape; thread-safe.
 // A value that cannot be read is left out.
-#pragma once
+#ifndef COMMON_PROCESS_METRICS_H_
+#define COMMON_PROCESS_METRICS_H_
 
 #include <vector>
 
@@ -18,3 +19,5 @@ class ProcessMetrics : public prometheus::Collectable {
 };
 
 }  // namespace fleetblame
+
+#endif  // COMMON_PROCESS_METRICS_H_

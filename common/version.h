@@ -2,7 +2,8 @@
 //
 // The one place that knows the version of this software. It follows semantic
 // versioning; the wire and the store carry versions of their own.
-#pragma once
+#ifndef COMMON_VERSION_H_
+#define COMMON_VERSION_H_
 
 #include <string>
 #include <string_view>
@@ -15,3 +16,5 @@ inline constexpr std::string_view kVersion = "0.1.0";
 std::string VersionLine(std::string_view program);
 
 }  // namespace fleetblame
+
+#endif  // COMMON_VERSION_H_

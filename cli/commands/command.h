@@ -3,7 +3,8 @@
 // What every subcommand shares: connection, time range, host selector, limit and output format.
 // A subcommand is a function Add...(app, context) that declares its flags and, when chosen, sets
 // `context->run`. One thread.
-#pragma once
+#ifndef CLI_COMMANDS_COMMAND_H_
+#define CLI_COMMANDS_COMMAND_H_
 
 #include <functional>
 #include <string>
@@ -77,3 +78,5 @@ void AddTraceCommand(CLI::App* app, Context* context);
 void AddControlCommand(CLI::App* app, Context* context);
 
 }  // namespace fleetblame::cli
+
+#endif  // CLI_COMMANDS_COMMAND_H_

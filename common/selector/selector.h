@@ -19,7 +19,8 @@
 // selector from a stranger is safe to parse and to evaluate.
 //
 // Threading: a Selector is immutable after Parse; use and copy it from any thread.
-#pragma once
+#ifndef COMMON_SELECTOR_SELECTOR_H_
+#define COMMON_SELECTOR_SELECTOR_H_
 
 #include <cstddef>
 #include <map>
@@ -84,3 +85,5 @@ class Selector {
 };
 
 }  // namespace fleetblame
+
+#endif  // COMMON_SELECTOR_SELECTOR_H_

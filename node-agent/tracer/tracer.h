@@ -6,12 +6,13 @@
 //
 // A tracer charges every byte that a watched device completes to a dirtier and an issuer and sums
 // the charges into rows, one window at a time. What it cannot charge it counts as lost: nothing
-// disappears. Ids (StackId, ActorId, FileId) are small numbers, local to one Tracer object. An id is
-// defined in the Snapshot in which it first appears; an id whose meaning was reclaimed may be
+// disappears. Ids (StackId, ActorId, FileId) are small numbers, local to one Tracer object. An id
+// is defined in the Snapshot in which it first appears; an id whose meaning was reclaimed may be
 // defined anew later, and the newest definition holds from that snapshot on.
 //
 // Threading: Collect, SetDevices and SetTrace are called from one thread; PollTrace may be called
-// from a second one at the same time. The destructor detaches everything and must not overlap calls.
+// from a second one at the same time. The destructor detaches everything and must not overlap
+// calls.
 #ifndef NODE_AGENT_TRACER_TRACER_H_
 #define NODE_AGENT_TRACER_TRACER_H_
 
@@ -96,11 +97,11 @@ struct RowKey {
   StackId issuer_stack = kNoStack;
   ActorId dirtier_actor = kNoActor;
   ActorId issuer_actor = kNoActor;
-  DeviceNumber device;          // whole disk
-  FileId file = kNoFile;        // only for the top files of the window
+  DeviceNumber device;    // whole disk
+  FileId file = kNoFile;  // only for the top files of the window
   Operation operation = Operation::kUnspecified;
   Confidence confidence = Confidence::kUnspecified;
-  uint8_t reason = 0;           // index into TracerInfo::reasons; 0 = no writeback
+  uint8_t reason = 0;  // index into TracerInfo::reasons; 0 = no writeback
   auto operator<=>(const RowKey&) const = default;
 };
 
@@ -180,7 +181,7 @@ struct DeviceSelection {
 struct TracerInfo {
   std::string kind;  // "bpf", "replay"
   std::string kernel_release;
-  std::string vmlinux_build_id;  // raw bytes; empty when unreadable
+  std::string vmlinux_build_id;      // raw bytes; empty when unreadable
   std::vector<std::string> reasons;  // wb_reason names; [0] is ""
   // One sentence each: what this kernel does not give and what that costs in accuracy.
   std::vector<std::string> limitations;
