@@ -42,9 +42,15 @@ while IFS=$tab read -r name seconds command; do
   echo "== $name: $command"
   start=$(now)
   # Children of a step are in its session: none may disturb the next.
-  timeout -k 5 "$seconds" sh -c "$command" >"/vm/out/$name.log" 2>&1 </dev/null
+  log="/vm/out/$name.log"
+  : >"$log"
+  # On the console as well while it runs: that is all that is left when the machine hangs.
+  tail -f "$log" &
+  tail=$!
+  timeout -k 5 "$seconds" sh -c "$command" >"$log" 2>&1 </dev/null
   code=$?
-  tail -n 400 "/vm/out/$name.log"
+  sleep 0.2
+  kill $tail
   for file in /vm/out/"$name".*; do send "$file"; done
   say "@end $name $code $(awk "BEGIN { print $(now) - $start }")"
 done </vm/steps

@@ -44,7 +44,7 @@ class Machine:
         ]
 
     def run(self, steps):
-        """Returns (results, kernel release, what went wrong or "")."""
+        """Returns (results, kernel release, what went wrong or "", name of the step it was in)."""
         for path in (self.console, self.report):
             path.write_bytes(b"")
         process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
@@ -78,7 +78,7 @@ class Machine:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        return report.results, report.release, problem
+        return report.results, report.release, problem, report.running
 
     def _ended(self, process, report):
         said = process.stderr.read().decode(errors="replace").strip()

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the agent's --check and ground-truth scenarios on another kernel, in a virtual machine.
 
-    bazel build //node-agent:fleetblame-agent //tests/groundtruth:all
-    tests/vm/run.py --kernel 6.1 [--scenario 'ext4_write_syncfs*'] [--seconds 300]
+Usually by `./run-tests vm [--kernel 6.1] [--scenario 'ext4_*']`. By hand:
 
-Exit status: 0 every step passed, 1 one failed or hung, 2 wrong usage, 3 the kernel or a program
-cannot be had here. docs/testing-on-other-kernels.md says what was seen.
+    bazel build //node-agent:fleetblame-agent //tests/groundtruth:all
+    tests/vm/run.py --kernel 6.1 [--scenario 'ext4_*'] [--programs PROGRAM...]
+
+Exit status: 0 every case passed or the kernel cannot be had here, 1 a case failed.
+The environment may hold XML_OUTPUT_FILE (where test.xml is wanted), FLEETBLAME_VM_CACHE (where
+kernels are kept) and FLEETBLAME_VM_RESULTS (a folder for what came of it, as JSON).
+docs/testing-on-other-kernels.md says more.
 """
 
 import argparse
@@ -15,37 +19,77 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import time
 
 import initramfs
 import kernels
 import machine
+import report
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CACHE = pathlib.Path.home() / ".cache/fleetblame/vm"
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BIN = ROOT / "bazel-bin"
+# What every kernel goes through: each filesystem with somebody else bringing the data to the disk,
+# and the paths that differ most.
+SCENARIOS = [
+    "ext4_write_syncfs", "ext4_direct", "ext4_mmap_syncfs", "ext4_small_files", "ext4_two_writers",
+    "ext4_read", "ext4_nojournal_write_syncfs", "ext4_datajournal_write_syncfs",
+    "xfs_write_syncfs", "xfs_small_files", "btrfs_write_syncfs", "btrfs_pwrite_fsync",
+]
+# Emulated, on a busy machine, the kernel may take minutes to look through the programs once.
+LOAD_SECONDS = 240
+SCENARIO_SECONDS = 40
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kernel", default="6.1", choices=sorted(kernels.SERIES))
-    parser.add_argument("--scenario", default="ext4_write_syncfs*",
-                        help="part of the name of ground-truth cases, as a gtest pattern")
-    parser.add_argument("--seconds", type=int, default=300, help="limit of the scenarios")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "bazel-bin",
-                        help="where Bazel left the programs")
+    parser.add_argument("--kernel", default="6.1", choices=list(kernels.SERIES))
+    parser.add_argument("--scenario", action="append", default=[],
+                        help="name of a ground-truth case, * for any text; may be repeated")
+    parser.add_argument("--agent", type=pathlib.Path, default=BIN / "node-agent/fleetblame-agent")
+    parser.add_argument("--groundtruth", type=pathlib.Path,
+                        default=BIN / "tests/groundtruth/groundtruth_test")
+    parser.add_argument("--writer", type=pathlib.Path, default=BIN / "tests/groundtruth/writer")
+    parser.add_argument("--cache", type=pathlib.Path,
+                        default=os.environ.get("FLEETBLAME_VM_CACHE") or
+                        pathlib.Path.home() / ".cache/fleetblame/vm")
+    parser.add_argument("--refresh", action="store_true",
+                        help="ask the mirror for a newer kernel of the series")
+    parser.add_argument("--command", help="run this instead, and print what it says")
+    parser.add_argument("--with", dest="extra", action="append", type=pathlib.Path, default=[],
+                        help="a program to put into the machine besides, for --command")
     return parser.parse_args()
 
 
-def root_filesystem(bin_dir, kernel, steps):
+def steps_of(options):
+    if options.command:
+        return [machine.Step("command", 1800, options.command)]
+    scenarios = options.scenario or SCENARIOS
+    count = sum(10 if "*" in name else 1 for name in scenarios)
+    pattern = ":".join(f"*/{name}" for name in scenarios)
+    return [
+        machine.Step("check", LOAD_SECONDS, "fleetblame-agent --check --state-dir /tmp/state"),
+        machine.Step("groundtruth", LOAD_SECONDS + SCENARIO_SECONDS * count,
+                     "groundtruth_test --one-tracer --writer=/vm/bin/writer "
+                     f"--gtest_filter='{pattern}' --gtest_output=xml:/vm/out/groundtruth.xml"),
+    ]
+
+
+def find_program(name):
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
+
+
+def root_filesystem(options, kernel, steps):
     files = initramfs.Initramfs()
-    files.file("/bin/busybox", shutil.which("busybox") or "/bin/busybox")
-    files.file("/init", pathlib.Path(__file__).parent / "guest_init.sh")
-    files.program("/vm/bin/fleetblame-agent", bin_dir / "node-agent/fleetblame-agent")
-    for name in ("groundtruth_test", "writer"):
-        files.program(f"/vm/bin/{name}", bin_dir / "tests/groundtruth" / name)
+    files.file("/bin/busybox", find_program("busybox"))
+    files.file("/init", HERE / "guest_init.sh")
+    files.program("/vm/bin/fleetblame-agent", options.agent)
+    files.program("/vm/bin/groundtruth_test", options.groundtruth)
+    files.program("/vm/bin/writer", options.writer)
+    for program in options.extra:
+        files.program(f"/vm/bin/{program.name}", program)
     for name in ("mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"):
-        path = shutil.which(name, path=os.environ["PATH"] + ":/sbin:/usr/sbin")
-        if path:
-            files.program(f"/vm/bin/{name}", path)
+        files.program(f"/vm/bin/{name}", find_program(name))
     if os.path.exists("/etc/mke2fs.conf"):
         files.file("/etc/mke2fs.conf", "/etc/mke2fs.conf")
     for module in kernel["modules"]:
@@ -57,38 +101,67 @@ def root_filesystem(bin_dir, kernel, steps):
     return files
 
 
-def show(results, release, problem, vm):
-    for result in results:
-        print(f"{release}  {result.name}: {'passed' if result.exit_code == 0 else 'FAILED'} "
-              f"({result.seconds:.0f} s)")
-        if result.exit_code != 0 or result.name == "check":
-            for content in result.files.values():
-                print(content.decode(errors="replace")[-6000:])
-    if problem:
-        print(f"the machine {problem}; the end of its console:\n{vm.console_tail()}")
+def unavailable(options):
+    """(why not here or "", the kernel)."""
+    for name, package in ((machine.QEMU, "qemu-system-x86"), ("busybox", "busybox-static"),
+                          ("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs"),
+                          ("mkfs.btrfs", "btrfs-progs")):
+        if not find_program(name):
+            return f"{name} is missing; install the package {package}", None
+    if os.uname().machine != "x86_64":
+        return f"the virtual machines are x86_64, this machine is {os.uname().machine}", None
+    try:
+        return "", kernels.get(options.kernel, str(options.cache), options.refresh)
+    except (kernels.Unavailable, OSError) as error:
+        return f"kernel {options.kernel} cannot be had here: {error}", None
+
+
+def run(options, kernel):
+    """Returns (cases, kernel release)."""
+    steps = steps_of(options)
+    with tempfile.TemporaryDirectory(prefix="fleetblame-vm-") as folder:
+        initrd = os.path.join(folder, "initrd")
+        root_filesystem(options, kernel, steps).write(initrd)
+        vm = machine.Machine(kernel["image"], initrd, folder)
+        begin = time.monotonic()
+        results, release, problem, step = vm.run(steps)
+        cases = []
+        limits = {s.name: s.seconds for s in steps}
+        for result in results:
+            print(f"== {release} {result.name}: exit code {result.exit_code}, "
+                  f"{result.seconds:.0f} s")
+            print(result.files.get(f"{result.name}.log", b"").decode(errors="replace"))
+            if result.name == "check":
+                cases.append(report.check_case(result))
+            elif result.name == "groundtruth":
+                cases += report.groundtruth_cases(result, limits[result.name])
+        if problem:
+            print(f"the machine {problem}; the end of its console:\n{vm.console_tail()}")
+            cases.append(report.Case(step or "boot", report.FAILED, time.monotonic() - begin,
+                                     f"the machine {problem}"))
+        return cases, release
 
 
 def main():
     options = arguments()
-    steps = [
-        machine.Step("check", 60, "fleetblame-agent --check --state-dir /tmp/state"),
-        machine.Step("groundtruth", options.seconds,
-                     "groundtruth_test --one-tracer --writer=/vm/bin/writer "
-                     f"--gtest_filter=*{options.scenario}"),
-    ]
-    try:
-        kernel = kernels.get(options.kernel, str(CACHE))
-        with tempfile.TemporaryDirectory() as folder:
-            initrd = os.path.join(folder, "initrd")
-            root_filesystem(options.bin, kernel, steps).write(initrd)
-            vm = machine.Machine(kernel["image"], initrd, folder)
-            results, release, problem = vm.run(steps)
-            show(results, release, problem, vm)
-    except (kernels.Unavailable, OSError, RuntimeError) as error:
-        print(f"not here: {error}", file=sys.stderr)
-        return 3
-    good = not problem and len(results) == len(steps) and all(r.exit_code == 0 for r in results)
-    return 0 if good else 1
+    why, kernel = unavailable(options)
+    if why:
+        print(f"skipped: {why}")
+        cases, release = [report.Case("boot", report.SKIPPED, 0, why)], ""
+    else:
+        cases, release = run(options, kernel)
+    if options.command:
+        return 0
+    if xml := os.environ.get("XML_OUTPUT_FILE"):
+        report.write_xml(xml, options.kernel, release, cases)
+    if folder := os.environ.get("FLEETBLAME_VM_RESULTS"):
+        os.makedirs(folder, exist_ok=True)
+        report.write_json(os.path.join(folder, f"{options.kernel}.json"), options.kernel, release,
+                          kernel["packages"] if kernel else [], cases)
+    for case in cases:
+        if case.outcome != report.PASSED:
+            print(f"{case.outcome}: {release} {case.name}: {case.reason}")
+    return 1 if any(case.outcome == report.FAILED for case in cases) else 0
 
 
 if __name__ == "__main__":
