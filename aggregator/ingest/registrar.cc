@@ -10,8 +10,8 @@
 namespace fleetblame::aggregator {
 namespace {
 
-// Large enough to make an fsync cheap, small enough not to keep batches waiting: some 50 ms.
-constexpr size_t kGroup = 1024;
+// Large enough to make an fsync cheap, small enough not to keep batches waiting for long.
+constexpr size_t kGroup = 256;
 
 }  // namespace
 
