@@ -109,6 +109,34 @@ static __always_inline void fill_cgroup_plain(struct task_struct* task, struct f
   key->cgroup_id = BPF_CORE_READ(cgroup, kn, id);
 }
 
+/* Zeroes what follows the first zero byte of a name of two words. */
+static __always_inline void zero_after_end(u64* words) {
+  u64 low = 0x0101010101010101ull;
+  u64 zeros = (words[0] - low) & ~words[0] & (low << 7);
+  if (zeros) {
+    /* The lowest bit that is set belongs to the first zero byte. */
+    words[0] &= (zeros & -zeros) - 1;
+    words[1] = 0;
+    return;
+  }
+  zeros = (words[1] - low) & ~words[1] & (low << 7);
+  if (zeros) words[1] &= (zeros & -zeros) - 1;
+}
+
+/* As bpf_get_current_comm, where that can be had by loads. What follows the end of the name is
+ * zeroed, as the helper does: threads with equal names are one actor. */
+static __always_inline void read_own_comm(struct fb_actor_key* key) {
+  if (!TYPED_TASK) {
+    bpf_get_current_comm(key->comm, sizeof(key->comm));
+    return;
+  }
+  struct task_struct* task = bpf_get_current_task_btf();
+  u64* words = (void*)key->comm;
+  words[0] = *(u64*)&task->comm[0];
+  words[1] = *(u64*)&task->comm[8];
+  zero_after_end(words);
+}
+
 /* Number of the actor that runs now; 0 when there is none free. */
 static __always_inline u32 current_actor(struct scratch* s) {
   u32 flags = TASK_READ(flags);
@@ -124,7 +152,7 @@ static __always_inline u32 current_actor(struct scratch* s) {
     struct task_struct* leader = (void*)TASK_READ(group_leader);
     bpf_core_read(key->comm, sizeof(key->comm), &leader->comm);
   } else {
-    bpf_get_current_comm(key->comm, sizeof(key->comm));
+    read_own_comm(key);
     if (flags & PF_KTHREAD) {
       key->flags |= FB_ACTOR_KTHREAD;
       /* "kworker/u8:3" and its brothers are one actor: what they do is in the stack. */

@@ -7,7 +7,8 @@
 
 #include "bpf/ledger.bpf.h"
 
-/* Request operations and flags: part of the kernel's stable on-the-wire habits, equal 5.10 to 7.x. */
+/* Request operations and flags: part of the kernel's stable on-the-wire habits, equal 5.10 to 7.x.
+ */
 #define REQ_OP_MASK 0xffu
 #define REQ_OP_READ 0u
 #define REQ_OP_WRITE 1u
@@ -94,7 +95,8 @@ __noinline int share_add(u32 level, u32 act, u32 bytes, u32 tid, u32 confidence)
 }
 
 /*
- * Splits bytes over a ledger; what rounding leaves goes to the greatest participant. False when nobody is known in it.
+ * Splits bytes over a ledger; what rounding leaves goes to the greatest participant. False when
+ * nobody is known in it.
  */
 __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -135,8 +137,7 @@ __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
 __noinline int share_unknown_metadata(u32 level, u32 bytes) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s || !bytes) return 0;
-  if (s->walk.commit_dev &&
-      share_ledger(level, s->walk.commit_dev, s->walk.commit_tid, bytes))
+  if (s->walk.commit_dev && share_ledger(level, s->walk.commit_dev, s->walk.commit_tid, bytes))
     return 0;
   if (share_ledger(level, s->walk.dev, 0, bytes)) return 0;
   share_add(level, 0, bytes, 0, s->walk.worker ? FB_CONF_LOST : FB_CONF_ISSUER);
@@ -329,41 +330,40 @@ static __always_inline u64 page_index_offset(void) {
   return bpf_core_field_offset(page->index);
 }
 
-static __always_inline void view_words(const u64* words, struct page_view* view) {
-  struct page* type = 0;
-  view->flags = words[0];
-  view->mapping = *(u64*)((void*)words + (bpf_core_field_offset(type->mapping) & 0x38));
-  view->index = *(u64*)((void*)words + (page_index_offset() & 0x38));
-}
-
 /* A folio, or a page that is no tail of one. */
-static __always_inline void view_head(const void* head, struct page_view* view) {
-  u64 words[8] = {};
-  bpf_probe_read_kernel(words, 40, head);
-  view_words(words, view);
+static __always_inline void view_head(u64 head, struct page_view* view) {
+  view->flags = load_word(head); /* always the first word, whatever its type is called */
+  view->mapping = (u64)LOAD(struct page, head, mapping);
+  view->index = load_word(head + page_index_offset());
 }
 
-/* A function of its own, so that its copy of the page is not on the stack of those who go on calling:
- * see stack_depth_test.py. */
+/* A function of its own, so that what it needs is not on the stack of those who go on calling: see
+ * stack_depth_test.py. */
 static __noinline int view_page(u64 page, struct page_view* view) {
-  u64 words[8] = {};
-  bpf_probe_read_kernel(words, 40, (void*)page);
   u64 head = page;
   /* compound_head shares the second word with the list of free pages. */
-  if (words[1] & 1) {
-    head = words[1] - 1;
-    bpf_probe_read_kernel(words, 40, (void*)head);
-  }
-  view_words(words, view);
+  u64 compound = load_word(page + 8);
+  if (compound & 1) head = compound - 1;
+  view_head(head, view);
   view->index += (page - head) / bpf_core_type_size(struct page);
   return 0;
 }
 
+/* Segment `i` of a list of them. */
+static __always_inline void view_vec(u64 vecs, u32 i, struct bio_vec* vec) {
+  u64 at = vecs + (u64)i * sizeof(*vec);
+  vec->bv_page = LOAD(struct bio_vec, at, bv_page);
+  vec->bv_len = LOAD(struct bio_vec, at, bv_len);
+  vec->bv_offset = LOAD(struct bio_vec, at, bv_offset);
+}
+
 /* Bytes of the first bvec that lie before the bio. */
-static __always_inline u32 done_of_first(struct bio* bio) {
-  struct bvec_iter___renamed* renamed = (void*)&bio->bi_iter;
-  if (bpf_core_field_exists(renamed->bi_offset)) return BPF_CORE_READ(renamed, bi_offset);
-  return BPF_CORE_READ(bio, bi_iter.bi_bvec_done);
+static __always_inline u32 done_of_first(u64 bio) {
+  struct bvec_iter___renamed* renamed = 0;
+  if (bpf_core_field_exists(renamed->bi_offset))
+    return LOAD(struct bvec_iter___renamed, bio + bpf_core_field_offset(struct bio, bi_iter),
+                bi_offset);
+  return LOAD(struct bio, bio, bi_iter.bi_bvec_done);
 }
 
 /*
@@ -374,17 +374,16 @@ static __always_inline u32 done_of_first(struct bio* bio) {
 __noinline int attribute_write(u32 level, u64 address) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
-  struct bio* bio = (void*)address;
   struct fb_origin* o = &s->origin;
   u32 bytes = o->bytes;
   u64 at = o->sector * 512;
   u32 shift = config.page_shift & 31;
 
-  u64 vecs = (u64)BPF_CORE_READ(bio, bi_io_vec);
-  u32 first_vec = BPF_CORE_READ(bio, bi_iter.bi_idx);
-  u32 done = done_of_first(bio);
-  struct bio_vec vec = {};
-  bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + first_vec * sizeof(vec)));
+  u64 vecs = (u64)LOAD(struct bio, address, bi_io_vec);
+  u32 first_vec = LOAD(struct bio, address, bi_iter.bi_idx);
+  u32 done = done_of_first(address);
+  struct bio_vec vec;
+  view_vec(vecs, first_vec, &vec);
   struct page_view view = {};
   u32 offset = vec.bv_offset + done;
   u64 page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
@@ -396,12 +395,11 @@ __noinline int attribute_write(u32 level, u64 address) {
                     ? 1ull << bpf_core_enum_value(enum pageflags, PG_swapcache)
                     : 0;
   if ((view.mapping & 3) && (view.flags & swapped)) metadata = false;
-  struct address_space* mapping = (void*)view.mapping;
   struct inode* inode = 0;
   if (view.mapping && !(view.mapping & 3)) {
     /* Memory of the kernel's allocators has something else in this place: ask back. */
-    inode = BPF_CORE_READ(mapping, host);
-    if (BPF_CORE_READ(inode, i_mapping) != mapping) inode = 0;
+    inode = LOAD(struct address_space, view.mapping, host);
+    if ((u64)LOAD(struct inode, inode, i_mapping) != view.mapping) inode = 0;
   }
   s->walk.owner = 0;
   if (!inode) {
@@ -417,7 +415,7 @@ __noinline int attribute_write(u32 level, u64 address) {
       share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
     return 0;
   }
-  if (is_block_device(BPF_CORE_READ(inode, i_mode))) {
+  if (is_block_device(LOAD(struct inode, inode, i_mode))) {
     if (s->walk.commit_dev)
       share_unknown_metadata(level, bytes);
     else
@@ -428,18 +426,17 @@ __noinline int attribute_write(u32 level, u64 address) {
   if (!(view.flags & writeback)) {
     /* Not under writeback: a buffer that journal or filesystem writes by itself, or direct IO from
      * a mapping of another file. */
-    struct buffer_head* bh = BPF_CORE_READ(bio, bi_private);
-    struct page* of_bh = 0;
-    bpf_core_read(&of_bh, sizeof(of_bh), &bh->b_page);
+    u64 bh = (u64)LOAD(struct bio, address, bi_private);
     struct page_view bh_view = {};
-    view_page((u64)of_bh, &bh_view);
+    view_page((u64)LOAD(struct buffer_head, bh, b_page), &bh_view);
     if (bh_view.mapping != view.mapping) {
       share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
       return 0;
     }
   }
   inode_key(inode, &s->walk.key.inode);
-  bool btrfs = BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_SUPER_MAGIC;
+  u64 sb = (u64)LOAD(struct inode, inode, i_sb);
+  bool btrfs = LOAD(struct super_block, sb, s_magic) == BTRFS_SUPER_MAGIC;
   u32 part = s->walk.part;
   if (btrfs) {
     u32 fs = s->walk.key.inode.dev;
@@ -464,11 +461,11 @@ __noinline int attribute_write(u32 level, u64 address) {
   s->walk.unknown = 0;
 
   /* Nearly always the pages follow each other; then only the first and the last need a look. */
-  u32 count_vecs = BPF_CORE_READ(bio, bi_vcnt);
+  u32 count_vecs = LOAD(struct bio, address, bi_vcnt);
   if (count_vecs > 0 && !first_vec && !done) {
-    struct bio_vec last = {};
+    struct bio_vec last;
     struct page_view last_view = {};
-    bpf_probe_read_kernel(&last, sizeof(last), (void*)(vecs + (count_vecs - 1) * sizeof(last)));
+    view_vec(vecs, count_vecs - 1, &last);
     u32 last_offset = last.bv_offset + last.bv_len - 1;
     view_page((u64)last.bv_page + (u64)(last_offset >> shift) * bpf_core_type_size(struct page),
               &last_view);
@@ -483,7 +480,7 @@ __noinline int attribute_write(u32 level, u64 address) {
   u32 left = bytes;
   for (u32 i = 0; i < 256; ++i) {
     if (!left) break;
-    bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + (u64)(first_vec + i) * sizeof(vec)));
+    view_vec(vecs, first_vec + i, &vec);
     u32 skip = i ? 0 : done;
     if (vec.bv_len <= skip) break;
     u32 part = vec.bv_len - skip;
@@ -508,17 +505,15 @@ __noinline int attribute_write(u32 level, u64 address) {
 __noinline int file_of_read(u32 level, u64 address) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
-  struct bio* bio = (void*)address;
-  u64 vecs = (u64)BPF_CORE_READ(bio, bi_io_vec);
-  u32 first_vec = BPF_CORE_READ(bio, bi_iter.bi_idx);
-  struct bio_vec vec = {};
+  u64 vecs = (u64)LOAD(struct bio, address, bi_io_vec);
+  u32 first_vec = LOAD(struct bio, address, bi_iter.bi_idx);
+  struct bio_vec vec;
   struct page_view view = {};
-  bpf_probe_read_kernel(&vec, sizeof(vec), (void*)(vecs + first_vec * sizeof(vec)));
+  view_vec(vecs, first_vec, &vec);
   view_page((u64)vec.bv_page, &view);
   if (!view.mapping || (view.mapping & 3)) return 0;
-  struct address_space* mapping = (void*)view.mapping;
-  struct inode* inode = BPF_CORE_READ(mapping, host);
-  if (is_block_device(BPF_CORE_READ(inode, i_mode))) return 0;
+  struct inode* inode = LOAD(struct address_space, view.mapping, host);
+  if (is_block_device(LOAD(struct inode, inode, i_mode))) return 0;
   inode_key(inode, &s->walk.key.inode);
   struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
   if (entry) s->origin.file = admit_file(entry);

@@ -8,38 +8,39 @@
 
 #include "bpf/maps.bpf.h"
 
-static __always_inline u32 bio_place(u64 bio, u32 probe) {
-  u32 hash = (u32)((bio >> 6) * 0x9E3779B97F4A7C15ull >> 32);
-  return (hash + probe) & (config.bio_slots - 1);
-}
-
 /*
  * Before 5.12 the kernel refuses a program that holds a compare-and-swap anywhere, even where it
- * never runs. So everything is compiled twice, the second time without; the loader takes that object
- * for such kernels. There all bios are in the hash map.
+ * never runs. So everything is compiled twice, the second time without; the loader takes that
+ * object for such kernels. There all bios are in the hash map.
  */
 #ifdef FB_NO_COMPARE_AND_SWAP
-#define BIO_SLOTS 0
+#define BIO_BUCKETS 0
 #define CLAIM(place, value) false
 #else
-#define BIO_SLOTS config.bio_slots
+#define BIO_BUCKETS config.bio_buckets
 #define CLAIM(place, value) (__sync_val_compare_and_swap(place, 0, value) == 0)
 #endif
 
-static __always_inline struct fb_bio_slot* bio_slot(u64 bio) {
-  if (!BIO_SLOTS) return 0;
-  for (u32 i = 0; i < FB_BIO_PROBES; ++i) {
-    u32 place = bio_place(bio, i);
-    struct fb_bio_slot* slot = bpf_map_lookup_elem(&bio_slots, &place);
-    if (slot && slot->bio == bio) return slot;
-  }
-  return 0;
+static __always_inline u32 bio_bucket_number(u64 bio) {
+  u32 hash = (u32)((bio >> 6) * 0x9E3779B97F4A7C15ull >> 32);
+  return hash & (config.bio_buckets - 1);
+}
+
+static __always_inline struct fb_origin* origin_at(u32 number, u32 way) {
+  u32 place = number * FB_BIO_WAYS + way;
+  return bpf_map_lookup_elem(&origins, &place);
 }
 
 static __always_inline struct fb_origin* bio_find(u64 bio) {
-  struct fb_bio_slot* slot = bio_slot(bio);
-  if (slot) return &slot->origin;
-  if (BIO_SLOTS && !live.spilled) return 0;
+  if (BIO_BUCKETS) {
+    u32 number = bio_bucket_number(bio);
+    struct fb_bio_bucket* bucket = bpf_map_lookup_elem(&bio_buckets, &number);
+    if (bucket) {
+      for (u32 way = 0; way < FB_BIO_WAYS; ++way)
+        if (bucket->bio[way] == bio) return origin_at(number, way);
+    }
+    if (!live.spilled) return 0;
+  }
   return bpf_map_lookup_elem(&bios, &bio);
 }
 
@@ -53,14 +54,17 @@ static __always_inline void copy_origin(struct fb_origin* to, const struct fb_or
 
 /* Puts a bio that is not in the table into it. */
 static __always_inline bool bio_put(u64 bio, const struct fb_origin* origin) {
-  if (BIO_SLOTS) {
-    for (u32 i = 0; i < FB_BIO_PROBES; ++i) {
-      u32 place = bio_place(bio, i);
-      struct fb_bio_slot* slot = bpf_map_lookup_elem(&bio_slots, &place);
-      if (!slot || slot->bio) continue;
-      if (!CLAIM(&slot->bio, bio)) continue;
-      copy_origin(&slot->origin, origin);
-      return true;
+  if (BIO_BUCKETS) {
+    u32 number = bio_bucket_number(bio);
+    struct fb_bio_bucket* bucket = bpf_map_lookup_elem(&bio_buckets, &number);
+    if (bucket) {
+      for (u32 way = 0; way < FB_BIO_WAYS; ++way) {
+        if (bucket->bio[way] || !CLAIM(&bucket->bio[way], bio)) continue;
+        struct fb_origin* place = origin_at(number, way);
+        if (!place) break;
+        copy_origin(place, origin);
+        return true;
+      }
     }
     live.spilled = 1;
   }
@@ -68,11 +72,22 @@ static __always_inline bool bio_put(u64 bio, const struct fb_origin* origin) {
 }
 
 static __always_inline void bio_remove(u64 bio) {
-  struct fb_bio_slot* slot = bio_slot(bio);
-  if (slot)
-    slot->bio = 0;
-  else
-    bpf_map_delete_elem(&bios, &bio);
+  if (BIO_BUCKETS) {
+    u32 number = bio_bucket_number(bio);
+    struct fb_bio_bucket* bucket = bpf_map_lookup_elem(&bio_buckets, &number);
+    if (bucket) {
+      for (u32 way = 0; way < FB_BIO_WAYS; ++way) {
+        if (bucket->bio[way] != bio) continue;
+        struct fb_origin* origin = origin_at(number, way);
+        /* Until its next owner has filled it in, user space is to see that this is nobody's. */
+        if (origin) origin->dev = 0;
+        bucket->bio[way] = 0;
+        return;
+      }
+    }
+    if (!live.spilled) return;
+  }
+  bpf_map_delete_elem(&bios, &bio);
 }
 
 #endif /* BPF_BIO_TABLE_BPF_H_ */

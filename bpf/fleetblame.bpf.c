@@ -89,9 +89,7 @@ int ext4_da_write_end(u64* ctx) {
   return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]);
 }
 SEC("tp_btf/ext4_write_end")
-int ext4_write_end(u64* ctx) {
-  return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]);
-}
+int ext4_write_end(u64* ctx) { return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]); }
 SEC("tp_btf/ext4_journalled_write_end")
 int ext4_journalled_write_end(u64* ctx) {
   return on_range(ctx, (struct inode*)ctx[0], ctx[1], (u32)ctx[2]);
@@ -110,9 +108,9 @@ static __always_inline u32 folio_pages(u64 folio, u64 flags) {
   struct folio___nr* newest = (void*)folio;
   struct folio___nr2* newer = (void*)folio;
   if (bpf_core_field_exists(newest->_nr_pages))
-    pages = BPF_CORE_READ(newest, _nr_pages);
+    pages = LOAD(struct folio___nr, newest, _nr_pages);
   else if (bpf_core_field_exists(newer->_folio_nr_pages))
-    pages = BPF_CORE_READ(newer, _folio_nr_pages);
+    pages = LOAD(struct folio___nr2, newer, _folio_nr_pages);
   return pages ? pages : 1;
 }
 
@@ -126,7 +124,7 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   /* Block devices are recorded by place, buffer by buffer: see on_buffer. */
   if (device) return 0;
   struct page_view view = {};
-  view_head((const void*)folio, &view);
+  view_head(folio, &view);
   u32 pages = folio_pages(folio, view.flags);
   u32 tid = current_tid();
   struct task_state* task = task_state_make(tid);
@@ -175,13 +173,9 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
 }
 
 SEC("tp_btf/writeback_dirty_folio")
-int writeback_dirty_folio(u64* ctx) {
-  return on_dirty(ctx, ctx[0], (struct address_space*)ctx[1]);
-}
+int writeback_dirty_folio(u64* ctx) { return on_dirty(ctx, ctx[0], (struct address_space*)ctx[1]); }
 SEC("tp_btf/writeback_dirty_page")
-int writeback_dirty_page(u64* ctx) {
-  return on_dirty(ctx, ctx[0], (struct address_space*)ctx[1]);
-}
+int writeback_dirty_page(u64* ctx) { return on_dirty(ctx, ctx[0], (struct address_space*)ctx[1]); }
 
 /* --- Metadata --- */
 
@@ -486,8 +480,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->requeues = 0;
   o->op = operation_of(o->opf, o->bytes);
   o->shares = 0;
-  struct task_state* task = task_state(tid);
-  o->reason = task ? task->reason : 0;
+  o->reason = 0;
   bool own = config.bio_pinned && (bio->bi_flags & config.bio_pinned);
   if (own || o->op == FB_OP_FLUSH || o->op == FB_OP_OTHER) {
     /* Direct IO and flushes blame the issuer, and that is the truth. */
@@ -503,6 +496,8 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   } else if (o->op == FB_OP_READ) {
     file_of_read(s->level, key);
   } else {
+    struct task_state* task = task_state(tid);
+    if (task) o->reason = task->reason;
     struct bio___disk* old = (void*)bio;
     u32 part = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
     s->walk.part = part;
@@ -598,8 +593,7 @@ SEC("tp_btf/block_split")
 int block_split_q(u64* ctx) { return on_split((struct bio*)ctx[1]); }
 
 static __always_inline int on_issue(struct request* rq) {
-  u64 key = 0;
-  bpf_core_read(&key, sizeof(key), &rq->bio);
+  u64 key = (u64)LOAD(struct request, rq, bio);
   if (!key) return 0;
   struct fb_origin* o = bio_find(key);
   if (o && !o->issue_ns) {
@@ -614,8 +608,7 @@ SEC("tp_btf/block_rq_issue")
 int block_rq_issue_q(u64* ctx) { return on_issue((struct request*)ctx[1]); }
 
 static __always_inline int on_requeue(struct request* rq) {
-  u64 key = 0;
-  bpf_core_read(&key, sizeof(key), &rq->bio);
+  u64 key = (u64)LOAD(struct request, rq, bio);
   struct fb_origin* o = key ? bio_find(key) : 0;
   if (o) o->requeues++;
   return 0;
@@ -691,7 +684,7 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
     o->io_ns = now - issued;
     if (flags & COMPLETE_TRACE) trace_io(o, now, request_bytes, flags >> 16);
   }
-  charge_origin(o, bio);
+  charge_origin(o, bio, true);
   bio_remove(bio);
   return 1;
 }
@@ -712,8 +705,8 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
   if (!rq->part) return 0; /* the kernel does not count it either */
   u64 now = bpf_ktime_get_boot_ns();
   struct bio* bio = rq->bio;
-  u64 plain = 0; /* the same address as a number, for global functions */
-  bpf_core_read(&plain, sizeof(plain), &rq->bio);
+  /* The same address as a number, for global functions. */
+  u64 plain = (u64)LOAD(struct request, rq, bio);
   u32 left = bytes;
   u32 lost_bytes = 0;
   bool cut = false;
@@ -728,7 +721,7 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     for (u32 i = 0; i < 256; ++i) {
       if (!next || next->bi_iter.bi_size > skip) break;
       skip -= next->bi_iter.bi_size;
-      bpf_core_read(&to, sizeof(to), &next->bi_next);
+      to = (u64)LOAD(struct bio, next, bi_next);
       next = next->bi_next;
     }
     pass_on(first, to);
@@ -745,7 +738,7 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     left -= part;
     if (!left) break;
     flags = 0;
-    bpf_core_read(&plain, sizeof(plain), &bio->bi_next);
+    plain = (u64)LOAD(struct bio, bio, bi_next);
     bio = bio->bi_next;
   }
   if (left) {

@@ -233,15 +233,14 @@ struct fb_origin {
 };
 
 /*
- * The table of bios on their way: open addressing over an array, because an entry lives for
- * microseconds and a hash map's locks would cost more than all the rest. A bio that finds its places
- * taken goes to a hash map.
+ * The table of bios on their way: sets of few places each over an array, because an entry lives for
+ * microseconds and a hash map's locks would cost more than all the rest. The keys lie apart from the
+ * origins, so that a search touches one cache line. A bio that finds its set full goes to a hash map.
  */
-#define FB_BIO_PROBES 4
+#define FB_BIO_WAYS 4
 
-struct fb_bio_slot {
-  fb_u64 bio; /* 0 = free */
-  struct fb_origin origin;
+struct fb_bio_bucket {
+  fb_u64 bio[FB_BIO_WAYS]; /* 0 = free; the origin is at bucket * FB_BIO_WAYS + way */
 };
 
 /* --- Rows --- */
@@ -267,6 +266,19 @@ struct fb_row {
   fb_u64 requeues;
   fb_u32 wait[FB_HIST_BUCKETS];
   fb_u32 io[FB_HIST_BUCKETS];
+};
+
+/*
+ * The rows that a CPU adds to most have a copy of their own on that CPU, which needs no atomic
+ * operations and no other CPU's cache lines. Place: ((cpu * 2 + window's table) * hot_rows + place).
+ * A place belongs to the first row that takes it in a window.
+ */
+#define FB_HOT_PROBES 2
+
+struct fb_hot_row {
+  struct fb_row_key key;
+  fb_u32 used;
+  struct fb_row row;
 };
 
 /* Per device and operation, since the tracer started. */
@@ -356,8 +368,10 @@ struct fb_config {
   fb_u32 max_files;   /* files with rows of their own in one window */
   fb_u32 cgroup_v1_subsystem; /* index of the v1 controller for actors, or ~0 */
   fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
-  fb_u32 bio_slots; /* size of the bio table, a power of two; 0 = this kernel cannot use it */
+  fb_u32 bio_buckets; /* of the bio table, a power of two; 0 = this kernel cannot use it */
+  fb_u32 hot_rows; /* per CPU, a power of two; 0 = a hook may interrupt itself on this kernel */
   fb_u32 reserved;
+  fb_u32 in_place; /* the kernel has bpf_rdonly_cast */
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
   struct {
     fb_u64 first;

@@ -22,6 +22,9 @@ enum wb_reason { WB_REASON_BACKGROUND };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct timespec64 { /* for its first word alone: see load_word */
+  s64 tv_sec;
+};
 struct hlist_node {
   struct hlist_node *next;
 };

@@ -25,14 +25,12 @@ static __always_inline struct fb_ledger* ledger_get(u32 dev, u32 tid) {
 
 /* The first half of a filesystem's own id. */
 static __always_inline u64 fs_owner(struct super_block* sb) {
-  u64 owner = 0;
-  bpf_core_read(&owner, sizeof(owner), &sb->s_uuid);
-  return owner;
+  return load_word((u64)sb + bpf_core_field_offset(sb->s_uuid));
 }
 
 /*
- * tid 0: the fading ledger of the filesystem. `owner` tells filesystems apart that follow one another
- * under the same device number; 0 = not known here.
+ * tid 0: the fading ledger of the filesystem. `owner` tells filesystems apart that follow one
+ * another under the same device number; 0 = not known here.
  */
 __noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight, u64 owner) {
   if (!act || !dev) return 0;
@@ -102,9 +100,11 @@ __noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight, u64 owner) {
 
 /* Byte 0 of the disk that a block device is (part of), and the disk's number. */
 static __always_inline u64 device_start(struct block_device* bdev, u32* disk_dev) {
-  struct gendisk* disk = BPF_CORE_READ(bdev, bd_disk);
-  *disk_dev = ((u32)BPF_CORE_READ(disk, major) << 20) | (u32)BPF_CORE_READ(disk, first_minor);
-  if (bpf_core_field_exists(bdev->bd_start_sect)) return BPF_CORE_READ(bdev, bd_start_sect) * 512;
+  struct gendisk* disk = LOAD(struct block_device, bdev, bd_disk);
+  *disk_dev =
+      ((u32)LOAD(struct gendisk, disk, major) << 20) | (u32)LOAD(struct gendisk, disk, first_minor);
+  if (bpf_core_field_exists(bdev->bd_start_sect))
+    return LOAD(struct block_device, bdev, bd_start_sect) * 512;
   return 0;
 }
 

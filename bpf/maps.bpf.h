@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * All tables, the settings, the scratch memory and the loss counters. Everything is allocated before
- * the first program runs. Sizes written here are small; the loader sets the real ones.
+ * All tables, the settings, the scratch memory and the loss counters. Everything is allocated
+ * before the first program runs. Sizes written here are small; the loader sets the real ones.
  */
 #ifndef BPF_MAPS_BPF_H_
 #define BPF_MAPS_BPF_H_
 
-#include "bpf/kernel_types.h"
-/* linux/bpf.h after the types above, helpers after linux/bpf.h */
-#include <linux/bpf.h>
+#include "bpf/kernel_read.bpf.h"
 
-#include <bpf/bpf_helpers.h>
-
-#include <bpf/bpf_core_read.h>
-
-#include "bpf/fleetblame_abi.h"
-
-const volatile struct fb_config config = {.page_shift = 12, .cgroup_v1_subsystem = ~0u};
 struct fb_live live = {.window = 1};
 
 #define FB_HASH(name, key_type, value_type, entries) \
@@ -33,6 +24,16 @@ struct fb_live live = {.window = 1};
     __uint(max_entries, entries);           \
     __type(key, u32);                       \
     __type(value, value_type);              \
+  } name SEC(".maps")
+
+/* User space reads and writes it in place. */
+#define FB_MAPPED_ARRAY(name, value_type, entries) \
+  struct {                                         \
+    __uint(type, BPF_MAP_TYPE_ARRAY);              \
+    __uint(max_entries, entries);                  \
+    __uint(map_flags, BPF_F_MMAPABLE);             \
+    __type(key, u32);                              \
+    __type(value, value_type);                     \
   } name SEC(".maps")
 
 /* Numbers that nothing uses. User space fills it. */
@@ -74,8 +75,10 @@ struct {
   __type(value, struct fb_ledger);
 } ledgers SEC(".maps");
 
-FB_ARRAY(bio_slots, struct fb_bio_slot, 1024);
-FB_HASH(bios, u64, struct fb_origin, 1024); /* those that found no slot */
+FB_MAPPED_ARRAY(bio_buckets, struct fb_bio_bucket, 1024);
+FB_ARRAY(origins, struct fb_origin, 1024);
+FB_HASH(bios, u64, struct fb_origin, 1024); /* those that found their set full */
+FB_MAPPED_ARRAY(hot_rows, struct fb_hot_row, 1024);
 FB_HASH(rows0, struct fb_row_key, struct fb_row, 1024);
 FB_HASH(rows1, struct fb_row_key, struct fb_row, 1024);
 FB_ARRAY(lost, struct fb_lost, FB_MAX_DEVICES* FB_OP_COUNT);
@@ -91,13 +94,13 @@ FB_HASH(fs_of_device, u32, u32, 1024);
 
 /* What a thread is in the middle of. Made when first needed, removed when the thread ends. */
 struct task_state {
-  u32 reason;       /* writeback: wb_reason + 1 */
-  u32 taken_act;    /* working on an inode for this dirtier */
+  u32 reason;    /* writeback: wb_reason + 1 */
+  u32 taken_act; /* working on an inode for this dirtier */
   u32 taken_tid;
-  u32 commit_dev;   /* jbd2: transaction being committed */
+  u32 commit_dev; /* jbd2: transaction being committed */
   u32 commit_tid;
-  u32 logging;      /* jbd2: writing to the journal now */
-  u32 hint_act;     /* kernel thread: dirtier of the inode it has just come across */
+  u32 logging;  /* jbd2: writing to the journal now */
+  u32 hint_act; /* kernel thread: dirtier of the inode it has just come across */
   u32 hint_tid;
   u64 hint_ns;
   /* The range that was recorded last: its own clean-to-dirty events say nothing new. */
@@ -127,21 +130,6 @@ static __always_inline void count(u32 which) {
   u64* counter = bpf_map_lookup_elem(&counters, &which);
   if (counter) *counter += 1;
 }
-
-/*
- * Fields of the running thread. From 5.11 on the kernel hands out a typed pointer, through which a
- * field is one load; before, each step is a call.
- */
-#define TYPED_TASK bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)
-#define TASK_READ(...)                                                                       \
-  ({                                                                                         \
-    u64 read_value;                                                                          \
-    if (TYPED_TASK)                                                                          \
-      read_value = (u64)(bpf_get_current_task_btf()->__VA_ARGS__);                           \
-    else                                                                                     \
-      read_value = (u64)BPF_CORE_READ((struct task_struct*)bpf_get_current_task(), __VA_ARGS__); \
-    read_value;                                                                              \
-  })
 
 /* --- Scratch memory: one piece for each hook that is running on this CPU --- */
 #define STACK_COPY_BYTES 8192
@@ -201,21 +189,21 @@ struct scratch {
   /* The walk over the pages or blocks of one bio. */
   struct {
     struct fb_page_key key;
-    u64 at;        /* byte on the disk */
+    u64 at;              /* byte on the disk */
     struct fb_block run; /* what the last run_bytes of metadata belong to */
-    u32 unknown;   /* metadata bytes without a dirtier so far */
-    u32 owner;     /* what fb_block.owner has to be */
-    u32 part;      /* the block device of the bio */
-    u32 dev;       /* of the filesystem: its ledger */
-    u32 left;      /* bytes not yet charged */
-    u32 page_left; /* of these in the page at hand */
-    u32 run_bytes; /* charged to run_slot once the run ends */
+    u32 unknown;         /* metadata bytes without a dirtier so far */
+    u32 owner;           /* what fb_block.owner has to be */
+    u32 part;            /* the block device of the bio */
+    u32 dev;             /* of the filesystem: its ledger */
+    u32 left;            /* bytes not yet charged */
+    u32 page_left;       /* of these in the page at hand */
+    u32 run_bytes;       /* charged to run_slot once the run ends */
     u64 run_slot;
     u32 inode_act; /* last dirtier of the inode, for pages that nobody is known for */
     u32 inode_tid;
-    u32 consume;      /* the pages leave the table: they are clean after this write */
-    u32 journal;      /* this is a copy in the journal */
-    u32 commit_dev;   /* transaction that is being committed, or 0 */
+    u32 consume;    /* the pages leave the table: they are clean after this write */
+    u32 journal;    /* this is a copy in the journal */
+    u32 commit_dev; /* transaction that is being committed, or 0 */
     u32 commit_tid;
     u32 worker; /* the issuer is a kernel thread */
   } walk;

@@ -35,9 +35,9 @@ static __always_inline bool is_block_device(unsigned short mode) {
 
 /* Key of an inode whose address came from memory. */
 static __always_inline void inode_key(struct inode* inode, struct fb_inode_key* key) {
-  key->ino = BPF_CORE_READ(inode, i_ino);
-  key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
-  key->generation = BPF_CORE_READ(inode, i_generation);
+  key->ino = LOAD(struct inode, inode, i_ino);
+  key->dev = LOAD(struct super_block, LOAD(struct inode, inode, i_sb), s_dev);
+  key->generation = LOAD(struct inode, inode, i_generation);
 }
 
 static __always_inline u64 dentry_of_alias(u64 alias) {
@@ -177,8 +177,8 @@ __noinline int record_groups(u32 level, u64 first, u64 last, u64 who, u32 mode) 
 }
 
 /*
- * Records pages [first, last] of an inode, at most 128 groups of them (8 MiB with 4 KiB pages): more
- * than any folio, and larger writes meet the rest as their folios turn dirty.
+ * Records pages [first, last] of an inode, at most 128 groups of them (8 MiB with 4 KiB pages):
+ * more than any folio, and larger writes meet the rest as their folios turn dirty.
  */
 static __always_inline void record_pages(struct scratch* s, const struct fb_inode_key* inode,
                                          u64 first, u64 last, u32 act, u32 tid, u32 mode) {

@@ -57,8 +57,55 @@ static __always_inline struct fb_row* row_get(const struct fb_row_key* key) {
   return bpf_map_lookup_elem(table, key);
 }
 
-/* Charges share `i`; with_io: the IO itself is its too. */
-static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool with_io) {
+/* The copy of a row that belongs to this CPU alone; 0 if others have taken its places. */
+static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) {
+  const u64* words = (const void*)key;
+  const u32* last = (const void*)&words[3];
+  u64 mix = (words[0] ^ (words[1] << 5) ^ (words[2] << 9) ^ *last) * 0x9E3779B97F4A7C15ull;
+  mix ^= (words[0] >> 32) ^ words[2];
+  mix *= 0x9E3779B97F4A7C15ull;
+  u32 base = (bpf_get_smp_processor_id() * 2 + (live.active & 1)) * config.hot_rows;
+  for (u32 probe = 0; probe < FB_HOT_PROBES; ++probe) {
+    u32 place = base + (((u32)(mix >> 40) + probe) & (config.hot_rows - 1));
+    struct fb_hot_row* hot = bpf_map_lookup_elem(&hot_rows, &place);
+    if (!hot) return 0;
+    if (!hot->used) {
+      hot->key = *key;
+      hot->used = 1;
+      return &hot->row;
+    }
+    const u64* there = (const void*)&hot->key;
+    if (there[0] == words[0] && there[1] == words[1] && there[2] == words[2] &&
+        *(const u32*)&there[3] == *last)
+      return &hot->row;
+  }
+  return 0;
+}
+
+/* What charge_share adds to a row: with ADD where others add to it at the same time. */
+#define ADD_IO(row, o, bytes, with_io, ADD)                   \
+  do {                                                        \
+    ADD((row)->bytes, bytes);                                 \
+    if (with_io) {                                            \
+      ADD((row)->ios, 1);                                     \
+      ADD((row)->wait_ns, (o)->wait_ns);                      \
+      ADD((row)->io_ns, (o)->io_ns);                          \
+      u32 wait = histogram_bucket((o)->wait_ns);              \
+      u32 io = histogram_bucket((o)->io_ns);                  \
+      if (wait < FB_HIST_BUCKETS) ADD((row)->wait[wait], 1);  \
+      if (io < FB_HIST_BUCKETS) ADD((row)->io[io], 1);        \
+      if ((o)->error) ADD((row)->errors, 1);                  \
+      if ((o)->requeues) ADD((row)->requeues, (o)->requeues); \
+    }                                                         \
+  } while (0)
+#define ADD_ALONE(place, amount) ((place) += (amount))
+
+/*
+ * Charges share `i`; with_io: the IO itself is its too. Hooks that may be interrupted by the end of
+ * another IO must not be `alone`.
+ */
+static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool with_io,
+                                        bool alone) {
   const struct fb_share* share = &o->share[i & (FB_SHARES - 1)];
   u32 bytes = share->bytes;
   struct fb_row_key key = {.issuer_stack = o->issuer_stack,
@@ -82,30 +129,26 @@ static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool w
     key.dirtier_stack = o->issuer_stack;
     key.dirtier_actor = o->issuer_actor;
   }
+  if (alone && config.hot_rows) {
+    struct fb_row* hot = hot_row_get(&key);
+    if (hot) {
+      ADD_IO(hot, o, bytes, with_io, ADD_ALONE);
+      return 0;
+    }
+  }
   struct fb_row* row = row_get(&key);
   if (!row) {
     count(FB_COUNTER_rows_nomem);
     count_lost(o->dev, o->op, bytes, with_io);
     return 0;
   }
-  ADD(row->bytes, bytes);
-  if (with_io) {
-    ADD(row->ios, 1);
-    ADD(row->wait_ns, o->wait_ns);
-    ADD(row->io_ns, o->io_ns);
-    u32 wait = histogram_bucket(o->wait_ns);
-    u32 io = histogram_bucket(o->io_ns);
-    if (wait < FB_HIST_BUCKETS) ADD(row->wait[wait], 1);
-    if (io < FB_HIST_BUCKETS) ADD(row->io[io], 1);
-    if (o->error) ADD(row->errors, 1);
-    if (o->requeues) ADD(row->requeues, o->requeues);
-  }
+  ADD_IO(row, o, bytes, with_io, ADD);
   return 0;
 }
 
-__noinline int charge_nth(u64 bio, u32 i, u32 with_io) {
+__noinline int charge_nth(u64 bio, u32 i, u32 with_io, u32 alone) {
   struct fb_origin* o = bio_find(bio);
-  if (o) charge_share(o, i, with_io);
+  if (o) charge_share(o, i, with_io, alone);
   return 0;
 }
 
@@ -125,14 +168,14 @@ static __always_inline u32 largest_share(const struct fb_origin* o) {
 }
 
 /* Charges a whole origin. The IO itself goes to the largest share. */
-static __always_inline int charge_origin(const struct fb_origin* o, u64 bio) {
+static __always_inline int charge_origin(const struct fb_origin* o, u64 bio, bool alone) {
   u32 n = o->shares;
   bool with_io = o->ios;
-  if (n <= 1) return charge_share(o, 0, with_io);
+  if (n <= 1) return charge_share(o, 0, with_io, alone);
   u32 most = largest_share(o);
   for (u32 i = 0; i < FB_SHARES; ++i) {
     if (i >= n) break;
-    charge_nth(bio, i, with_io && i == most);
+    charge_nth(bio, i, with_io && i == most, alone);
   }
   return 0;
 }
@@ -156,8 +199,8 @@ static __noinline int rescale(struct fb_origin* o, u32 bytes) {
 
 /*
  * An IO that must have ended, though the kernel did not tell us: its bytes are known, its time is
- * not. Some kernels run no programs in the context of certain tasks, and so hide the ends of the IOs
- * that interrupt these.
+ * not. Some kernels run no programs in the context of certain tasks, and so hide the ends of the
+ * IOs that interrupt these.
  */
 __noinline int charge_missed(u64 bio) {
   struct fb_origin* o = bio_find(bio);
@@ -170,7 +213,7 @@ __noinline int charge_missed(u64 bio) {
     bytes = whole;
   }
   o->ios = 0;
-  if (bytes) charge_origin(o, bio);
+  if (bytes) charge_origin(o, bio, false);
   /* The IO itself, and what the request held besides this bio. */
   count_lost(o->dev, o->op, whole - bytes, 1);
   return 0;

@@ -3,10 +3,11 @@
  * The number of the kernel stack that a hook runs on.
  *
  * Walking a stack costs microseconds, so a walk is remembered together with the places at which its
- * return addresses lay in stack memory. When the hook comes again in the same system call, the stack
- * memory is copied once and every remembered place compared. Equal means: the same frames. Seen
- * from the innermost frame outwards, each return address decides the size of its frame and so where
- * the next one lies; if all are equal, the walk would go the same way. Nothing is guessed.
+ * return addresses lay in stack memory. When the hook comes again in the same system call, every
+ * remembered place is compared: in place, or where the kernel does not allow that, in a copy. Equal
+ * means: the same frames. Seen from the innermost frame outwards, each return address decides the
+ * size of its frame and so where the next one lies; if all are equal, the walk would go the same
+ * way. Nothing is guessed.
  */
 #ifndef BPF_STACK_BPF_H_
 #define BPF_STACK_BPF_H_
@@ -20,16 +21,27 @@ static __always_inline u32 table_slot(u32 which, u64 address) {
   return (which ? low * 0x9E3779B1u : low * 0x85EBCA77u) >> 22; /* 10 bits */
 }
 
-/* Copies the used part of the stack into scratch. False: not on a thread's stack, or too deep. */
-static __always_inline bool copy_stack(struct scratch* s) {
+/* Notes how deep the stack is. False: not on a thread's stack, or too deep. */
+static __always_inline bool measure_stack(struct scratch* s) {
   u64 base = plain_address(s, (void*)TASK_READ(stack));
   u64 used = s->owner - base;
   if (used >= 4 * THREAD_STACK_ALIGN) return false;
   u64 depth = THREAD_STACK_ALIGN - (used & (THREAD_STACK_ALIGN - 1));
   if (depth > STACK_COPY_BYTES - 8) return false;
-  depth &= STACK_COPY_BYTES - 8;
-  s->depth = depth;
+  s->depth = depth & (STACK_COPY_BYTES - 8);
+  return true;
+}
+
+/* Copies the used part of the stack into scratch. */
+static __always_inline bool copy_stack(struct scratch* s) {
+  u64 depth = s->depth & (STACK_COPY_BYTES - 8);
   return bpf_probe_read_kernel(s->copy, depth, (void*)s->owner) == 0;
+}
+
+/* The word at `at` bytes from the innermost frame outwards: in place, or of the copy. */
+static __always_inline u64 stack_word(const struct scratch* s, u32 at) {
+  if (config.in_place) return word_in_place(s->owner + at);
+  return *(u64*)(s->copy + (at & (STACK_COPY_BYTES - 8)));
 }
 
 /* Bytes at the top of a user thread's stack that no random offset moves: the saved registers and
@@ -49,14 +61,12 @@ static __always_inline bool same_stack(const struct scratch* s, const struct kno
   u32 marks = known->marks;
   for (u32 i = 0; i < STACK_MARKS; ++i) {
     if (i >= marks) break;
-    u32 at = known->offset[i] & (STACK_COPY_BYTES - 8);
-    if (*(u32*)(s->copy + at) != known->address[i]) return false;
+    if ((u32)stack_word(s, known->offset[i]) != known->address[i]) return false;
   }
   u32 top_marks = known->top_marks;
   for (u32 i = 0; i < STACK_TOP_MARKS; ++i) {
     if (i >= top_marks) break;
-    u32 at = (depth - known->top_offset[i]) & (STACK_COPY_BYTES - 8);
-    if (*(u32*)(s->copy + at) != known->top_address[i]) return false;
+    if ((u32)stack_word(s, depth - known->top_offset[i]) != known->top_address[i]) return false;
   }
   return marks + top_marks > 0;
 }
@@ -79,7 +89,8 @@ __noinline u32 known_stack(u32 level, u32 hook) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
   s->key = 0;
-  if (!copy_stack(s)) return 0;
+  if (!measure_stack(s)) return 0;
+  if (!config.in_place && !copy_stack(s)) return 0;
   u32 depth = s->depth;
   u64 key = (u64)hook << 48;
   if (TASK_READ(flags) & PF_KTHREAD) {
@@ -88,7 +99,7 @@ __noinline u32 known_stack(u32 level, u32 hook) {
   } else {
     s->top_from = depth > STACK_TOP_BYTES ? depth - STACK_TOP_BYTES : 0;
     /* The number of the system call lies at a fixed place below the top. */
-    if (depth > 64) key |= *(u32*)(s->copy + ((depth - 48) & (STACK_COPY_BYTES - 8)));
+    if (depth > 64) key |= (u32)stack_word(s, depth - 48);
   }
   s->key = key;
   u32 index = known_set_index(key);
@@ -275,6 +286,8 @@ __noinline u32 learn_stack(u32 level, int bytes) {
   u32 frames = (u32)bytes / 8;
   if (frames > FB_MAX_FRAMES) frames = FB_MAX_FRAMES;
   index_frames(level, frames);
+  /* To learn, every word is looked at: those are taken from a copy. */
+  if (s->key && config.in_place && !copy_stack(s)) s->key = 0;
   if (s->key) {
     u32 depth = s->depth;
     for (u32 from = 0; from < STACK_COPY_BYTES; from += 512) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -138,6 +139,7 @@ class BpfTracer final : public Tracer {
 
  private:
   absl::Status FillFreeIds(bpf_map* map, uint32_t first, uint32_t entries);
+  absl::Status MapArrays();
   absl::Status MakeFence();
   absl::Status Fence();
   absl::Status Watch(const std::vector<Disk>& disks);
@@ -145,7 +147,9 @@ class BpfTracer final : public Tracer {
   void RescanDisks();
   absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
   std::vector<fb_lost> ReadLost();
-  absl::Status DrainRows(int fd, Snapshot* snapshot);
+  absl::Status DrainRows(uint32_t table, Snapshot* snapshot);
+  void DrainHotRows(uint32_t table, std::vector<Row>* rows);
+  void TakeRow(const fb_row_key& key, const fb_row& row, std::vector<Row>* rows);
   static void AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_t ios,
                       Snapshot* snapshot);
   void AddLostRows(Snapshot* snapshot);
@@ -192,6 +196,9 @@ class BpfTracer final : public Tracer {
   uint64_t expired_bios_ = 0;
   uint64_t missed_ends_ = 0;
 
+  MappedArray<fb_bio_bucket> bio_buckets_;  // empty where the kernel cannot use them
+  MappedArray<fb_hot_row> hot_rows_;        // likewise
+
   // What Snapshots have defined: the id (or key) that is known for each index.
   std::vector<bool> stacks_defined_;
   std::vector<uint32_t> actors_defined_;
@@ -228,6 +235,23 @@ absl::Status BpfTracer::FillFreeIds(bpf_map* map, uint32_t first, uint32_t entri
   return absl::OkStatus();
 }
 
+absl::Status BpfTracer::MapArrays() {
+  const auto& config = skeleton_->rodata->config;
+  if (config.bio_buckets != 0) {
+    auto buckets = MappedArray<fb_bio_bucket>::Map(bpf_map__fd(skeleton_->maps.bio_buckets),
+                                                   config.bio_buckets);
+    if (!buckets.ok()) return buckets.status();
+    bio_buckets_ = *std::move(buckets);
+  }
+  if (config.hot_rows != 0) {
+    const size_t places = bpf_map__max_entries(skeleton_->maps.hot_rows);
+    auto rows = MappedArray<fb_hot_row>::Map(bpf_map__fd(skeleton_->maps.hot_rows), places);
+    if (!rows.ok()) return rows.status();
+    hot_rows_ = *std::move(rows);
+  }
+  return absl::OkStatus();
+}
+
 // Replacing an element of a map of maps makes the kernel wait until every program that might still
 // use the old one has ended: with that, every program that saw the old row table.
 absl::Status BpfTracer::MakeFence() {
@@ -255,6 +279,7 @@ absl::Status BpfTracer::Start(const KernelBtf& kernel) {
   if (status.ok()) status = FillFreeIds(skeleton_->maps.free_actors, 1, options_.max_actors);
   if (status.ok()) status = FillFreeIds(skeleton_->maps.free_acts, 1, options_.max_acts);
   if (status.ok()) status = FillFreeIds(skeleton_->maps.free_files, 1, options_.max_inodes);
+  if (status.ok()) status = MapArrays();
   if (status.ok()) status = MakeFence();
   if (!status.ok()) return status;
   stacks_defined_.assign(options_.max_stacks, false);
@@ -417,7 +442,26 @@ Row BpfTracer::MakeRow(const fb_row_key& key, const fb_row& row) {
   return result;
 }
 
-absl::Status BpfTracer::DrainRows(int fd, Snapshot* snapshot) {
+void BpfTracer::TakeRow(const fb_row_key& key, const fb_row& row, std::vector<Row>* rows) {
+  if (!watched_.contains(FromKernelDevice(key.dev))) return;
+  NameIds(key);
+  rows->push_back(MakeRow(key, row));
+}
+
+// The table is no longer written: its places are free for the window after the next.
+void BpfTracer::DrainHotRows(uint32_t table, std::vector<Row>* rows) {
+  const uint32_t per_table = skeleton_->rodata->config.hot_rows;
+  for (size_t i = 0; i < hot_rows_.size(); ++i) {
+    if (i / per_table % 2 != table) continue;
+    fb_hot_row& hot = hot_rows_[i];
+    if (hot.used == 0) continue;
+    TakeRow(hot.key, hot.row, rows);
+    hot = fb_hot_row{};
+  }
+}
+
+absl::Status BpfTracer::DrainRows(uint32_t table, Snapshot* snapshot) {
+  int fd = bpf_map__fd(table == 0 ? skeleton_->maps.rows0 : skeleton_->maps.rows1);
   auto less = [](const fb_row_key& a, const fb_row_key& b) {
     return std::memcmp(&a, &b, sizeof(a)) < 0;
   };
@@ -425,12 +469,11 @@ absl::Status BpfTracer::DrainRows(int fd, Snapshot* snapshot) {
   std::vector<Row> rows;
   absl::Status status = ReadWholeMap<fb_row_key, fb_row>(
       fd, kRowBatch, [&](const fb_row_key& key, const fb_row& row) {
-        if (!seen.insert(key).second) return;  // the walk came by twice
-        if (!watched_.contains(FromKernelDevice(key.dev))) return;
-        NameIds(key);
-        rows.push_back(MakeRow(key, row));
+        // The walk may come by twice.
+        if (seen.insert(key).second) TakeRow(key, row, &rows);
       });
   if (!status.ok()) return status;
+  DrainHotRows(table, &rows);
   for (const fb_row_key& key : seen) bpf_map_delete_elem(fd, &key);
   KeepTopFiles(options_.max_files, &rows);
   std::map<RowKey, size_t> places;
@@ -524,7 +567,8 @@ fb_row_key BpfTracer::RowKeyOf(const fb_origin& origin, const fb_share& share) {
   return key;
 }
 
-// Its bytes and who caused them are known; how long it took is not, so the IO itself counts as lost.
+// Its bytes and who caused them are known; how long it took is not, so the IO itself counts as
+// lost.
 void BpfTracer::AddMissedEnd(const fb_origin& origin, Snapshot* snapshot) {
   uint64_t left = origin.request_bytes;
   for (uint32_t i = 0; i < std::min<uint32_t>(origin.shares, FB_SHARES); ++i) {
@@ -718,8 +762,7 @@ absl::StatusOr<Snapshot> BpfTracer::Collect() {
   if (absl::Status status = Fence(); !status.ok()) return status;
   snapshot.end_boot_ns = BootNow();
   window_start_ns_ = snapshot.end_boot_ns;
-  int fd = bpf_map__fd(old == 0 ? skeleton_->maps.rows0 : skeleton_->maps.rows1);
-  if (absl::Status status = DrainRows(fd, &snapshot); !status.ok()) return status;
+  if (absl::Status status = DrainRows(old, &snapshot); !status.ok()) return status;
   AddLostRows(&snapshot);
   AddBooks(&snapshot);
   AddDefinitions(&snapshot);
@@ -785,26 +828,28 @@ void BpfTracer::SweepInodes() {
 // Takes the bios that match out of both tables.
 void BpfTracer::RemoveBios(const std::function<bool(const fb_origin&)>& match,
                            const std::function<void(const fb_origin&)>& removed) {
-  int slots = bpf_map__fd(skeleton_->maps.bio_slots);
-  std::vector<std::pair<uint32_t, fb_bio_slot>> places;
-  absl::Status status = ReadWholeMap<uint32_t, fb_bio_slot>(
-      slots, kSweepBatch, [&](const uint32_t& place, const fb_bio_slot& slot) {
-        if (slot.bio != 0 && match(slot.origin)) places.emplace_back(place, slot);
-      });
-  status.IgnoreError();  // the next sweep starts anew
-  for (const auto& [place, slot] : places) {
-    fb_bio_slot now{};
-    if (bpf_map_lookup_elem(slots, &place, &now) != 0) continue;
-    if (now.bio != slot.bio || now.origin.queue_ns != slot.origin.queue_ns) continue;
-    fb_bio_slot empty{};
-    if (bpf_map_update_elem(slots, &place, &empty, BPF_ANY) == 0) removed(slot.origin);
+  int fd = bpf_map__fd(skeleton_->maps.origins);
+  for (uint32_t bucket = 0; bucket < bio_buckets_.size(); ++bucket) {
+    for (uint32_t way = 0; way < FB_BIO_WAYS; ++way) {
+      std::atomic_ref<fb_u64> bio(bio_buckets_[bucket].bio[way]);
+      fb_u64 address = bio.load();
+      if (address == 0) continue;
+      uint32_t place = bucket * FB_BIO_WAYS + way;
+      fb_origin origin{};
+      // Without a device: just taken, not yet filled in.
+      if (bpf_map_lookup_elem(fd, &place, &origin) != 0 || origin.dev == 0) continue;
+      if (!match(origin)) continue;
+      fb_origin now{};
+      if (bpf_map_lookup_elem(fd, &place, &now) != 0 || now.queue_ns != origin.queue_ns) continue;
+      if (bio.compare_exchange_strong(address, 0)) removed(origin);
+    }
   }
   int spilled = bpf_map__fd(skeleton_->maps.bios);
   std::vector<std::pair<uint64_t, fb_origin>> keys;
-  status = ReadWholeMap<uint64_t, fb_origin>(spilled, kSweepBatch,
-                                             [&](const uint64_t& key, const fb_origin& origin) {
-                                               if (match(origin)) keys.emplace_back(key, origin);
-                                             });
+  absl::Status status = ReadWholeMap<uint64_t, fb_origin>(
+      spilled, kSweepBatch, [&](const uint64_t& key, const fb_origin& origin) {
+        if (match(origin)) keys.emplace_back(key, origin);
+      });
   status.IgnoreError();
   for (const auto& [key, origin] : keys) {
     fb_origin now{};

@@ -99,6 +99,10 @@ std::string KernelBtf::ModuleWithoutTypes(const std::string& tracepoint) const {
   return "";
 }
 
+bool KernelBtf::HasFunction(const std::string& name) const {
+  return btf__find_by_name_kind(objects_.front().get(), name.c_str(), BTF_KIND_FUNC) > 0;
+}
+
 std::optional<int64_t> KernelBtf::Enumerator(const std::string& name) const {
   for (const auto& object : objects_) {
     uint32_t count = btf__type_cnt(object.get());

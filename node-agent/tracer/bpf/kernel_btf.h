@@ -32,6 +32,9 @@ class KernelBtf {
   std::string ModuleWithoutTypes(const std::string& tracepoint) const;
 
   // Value of an enumerator, wherever it is declared.
+  // Whether the kernel itself has a function of this name that is described, as those are that
+  // programs may call.
+  bool HasFunction(const std::string& name) const;
   std::optional<int64_t> Enumerator(const std::string& name) const;
   // All enumerators of one enum by value.
   std::map<int64_t, std::string> EnumValues(const std::string& enum_name) const;

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/capability.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,6 +122,19 @@ bool KernelHasCompareAndSwap() {
   return true;
 }
 
+// From 6.1 on the kernel does not run a raw tracepoint's program on a CPU that is running it
+// already.
+bool HooksNeverNest() {
+  utsname name{};
+  int major = 0;
+  int minor = 0;
+  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+  return std::pair(major, minor) >= std::pair(6, 1);
+}
+
+// Rows of its own for each CPU: 200 kB of memory on small machines, less per CPU on large ones.
+uint32_t HotRows(uint32_t cpus) { return cpus <= 16 ? 64 : cpus <= 64 ? 32 : 16; }
+
 // The skeleton over one of the two objects, which have the same maps, programs and variables.
 fleetblame_bpf* Open(bool compare_and_swap) {
   if (compare_and_swap) return fleetblame_bpf__open();
@@ -187,12 +201,18 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   // Bios go to an array where the kernel has compare-and-swap, and from there, or before 5.12, to a
   // hash map.
   uint32_t slots = std::bit_floor(options.max_bios);
-  size(skeleton_->maps.bio_slots, swap ? slots : 1);
+  size(skeleton_->maps.bio_buckets, swap ? slots / FB_BIO_WAYS : 1);
+  size(skeleton_->maps.origins, swap ? slots : 1);
   size(skeleton_->maps.bios, swap ? std::max(slots / 8, 64u) : options.max_bios);
-  skeleton_->rodata->config.bio_slots = swap ? slots : 0;
+  skeleton_->rodata->config.bio_buckets = swap ? slots / FB_BIO_WAYS : 0;
+  const uint32_t cpus = std::max(1, libbpf_num_possible_cpus());
+  const uint32_t hot_rows = HooksNeverNest() ? HotRows(cpus) : 0;
+  size(skeleton_->maps.hot_rows, std::max(cpus * 2 * hot_rows, 1u));
+  skeleton_->rodata->config.hot_rows = hot_rows;
   size(skeleton_->maps.rows0, options.max_rows);
   size(skeleton_->maps.rows1, options.max_rows);
 
+  skeleton_->rodata->config.in_place = kernel.HasFunction("bpf_rdonly_cast");
   skeleton_->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
   skeleton_->rodata->config.max_files = options.max_files * 4;  // the largest are chosen later
   if (auto bit = kernel.Enumerator("BIO_PAGE_PINNED"); bit.has_value() && *bit >= 0 && *bit < 16) {

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads BPF maps in bounded batches.
+// Reads BPF maps in bounded batches, or in place.
 //
 // Threading: pure functions over file descriptors.
 #ifndef NODE_AGENT_TRACER_BPF_MAP_IO_H_
 #define NODE_AGENT_TRACER_BPF_MAP_IO_H_
 
 #include <bpf/bpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace fleetblame::agent {
@@ -69,6 +73,45 @@ absl::Status ReadWholeMap(int fd, uint32_t batch, Visit visit) {
   bool finished = false;
   return WalkMap<Key, Value>(fd, batch, SIZE_MAX, &cursor, &finished, visit);
 }
+
+// The memory of an array map that was made to be mapped (BPF_F_MMAPABLE). Programs write to it at
+// any time: words that they write are to be read and changed as atomics.
+template <typename Value>
+class MappedArray {
+ public:
+  static absl::StatusOr<MappedArray> Map(int fd, size_t entries) {
+    static_assert(sizeof(Value) % 8 == 0, "the kernel rounds elements up to 8 bytes");
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t bytes = (entries * sizeof(Value) + page - 1) / page * page;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+      return absl::InternalError(absl::StrCat("map a BPF map: ", std::strerror(errno)));
+    }
+    return MappedArray(static_cast<Value*>(memory), entries, bytes);
+  }
+  MappedArray() = default;
+  MappedArray(MappedArray&& other) noexcept { *this = std::move(other); }
+  MappedArray& operator=(MappedArray&& other) noexcept {
+    std::swap(values_, other.values_);
+    std::swap(entries_, other.entries_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MappedArray() {
+    if (values_ != nullptr) munmap(values_, bytes_);
+  }
+
+  size_t size() const { return entries_; }
+  Value& operator[](size_t index) { return values_[index]; }
+
+ private:
+  MappedArray(Value* values, size_t entries, size_t bytes)
+      : values_(values), entries_(entries), bytes_(bytes) {}
+
+  Value* values_ = nullptr;
+  size_t entries_ = 0;
+  size_t bytes_ = 0;
+};
 
 }  // namespace fleetblame::agent
 
