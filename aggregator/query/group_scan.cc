@@ -93,7 +93,7 @@ std::vector<BlockWorker*> Pointers(const std::vector<std::unique_ptr<Worker>>& w
 // Whether the answer can hold but a small part of the hosts that must be read.
 bool FewOfManyHosts(const ScanEnv& env, const GroupQuery& query) {
   constexpr size_t kMany = 4;
-  return query.plan.source == ScanPlan::Source::kHosts && query.grouping->Has(v1::DIMENSION_HOST) &&
+  return query.plan.source != ScanPlan::Source::kFleet && query.grouping->Has(v1::DIMENSION_HOST) &&
          env.hosts->size() / kMany > query.limit;
 }
 
@@ -104,7 +104,8 @@ absl::Status ReadHistograms(const ScanEnv& env, Names* names, const GroupQuery& 
   ScanPlan plan = query.plan;
   const std::vector<v1::Dimension>& by = query.grouping->by();
   if (auto host = std::find(by.begin(), by.end(), v1::DIMENSION_HOST);
-      host != by.end() && plan.source == ScanPlan::Source::kHosts) {
+      host != by.end() && plan.source != ScanPlan::Source::kFleet) {
+    plan.source = ScanPlan::Source::kHosts;
     size_t part = static_cast<size_t>(host - by.begin());
     for (const RankedGroup& g : ranking->top) plan.only_hosts.push_back(g.key.parts[part]);
     std::sort(plan.only_hosts.begin(), plan.only_hosts.end());

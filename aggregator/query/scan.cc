@@ -63,47 +63,61 @@ absl::StatusOr<ScanFacts> ScanByHost(const ScanEnv& env, const ScanPlan& plan,
 
 // How many hosts have any data at all: the first block of each tells.
 uint32_t CountHostsWithData(const ScanEnv& env, const ScanPlan& plan) {
-  std::atomic<uint32_t> count{0};
+  constexpr size_t kTogether = 32;
+  uint32_t count = 0;
   ScanRange range = plan.range;
   range.histograms = false;
-  const std::vector<HostNumber>& numbers = env.hosts->numbers();
-  ParallelFor(env.helpers, numbers.size(), [&](size_t i, int) {
-    if (!env.context->KeepGoing()) return;
-    bool any = false;
-    absl::Status status = env.view->ScanHosts({&numbers[i], 1}, range, [&any](const ScannedBlock&) {
-      any = true;
-      return false;
+  range.one_block_a_host = true;
+  std::span<const HostNumber> rest = env.hosts->numbers();
+  while (!rest.empty() && env.context->KeepGoing()) {
+    std::span<const HostNumber> some = rest.first(std::min(kTogether, rest.size()));
+    rest = rest.subspan(some.size());
+    absl::Status status = env.view->ScanHosts(some, range, [&count](const ScannedBlock&) {
+      ++count;
+      return true;
     });
     if (!status.ok()) env.context->Fail(status);
-    if (any) count.fetch_add(1, std::memory_order_relaxed);
-  });
-  return count.load();
+  }
+  return count;
 }
 
-// In one piece: ranges cannot be split without reading a window at the seam twice. A helper counts
-// hosts meanwhile.
-absl::StatusOr<ScanFacts> ScanWhole(const ScanEnv& env, const ScanPlan& plan, BlockWorker* worker) {
-  ScanFacts facts;
-  uint32_t hosts_with_data = 0;
+// Split by hosts: ranges cannot be split without reading a window at the seam twice. Hosts with
+// data are counted beside it.
+absl::StatusOr<ScanFacts> ScanWhole(const ScanEnv& env, const ScanPlan& plan,
+                                    const std::vector<BlockWorker*>& workers) {
   const bool fleet = plan.source == ScanPlan::Source::kFleet;
-  auto sink = [&](const ScannedBlock& block) {
-    if (!ChargeBlock(env.context, block)) return false;
-    if (!fleet && !env.hosts->Contains(block.host)) return true;
-    facts.See(block);
-    return worker->OnBlock(block);
-  };
-  ParallelFor(env.helpers, 2, [&](size_t task, int) {
-    if (task == 1) {
+  const bool parallel = workers.size() >= static_cast<size_t>(ScanWorkers(env.helpers));
+  const size_t parts = parallel ? workers.size() : 1;
+  std::vector<ScanFacts> facts(parts);
+  std::atomic<bool> stop{false};
+  uint32_t hosts_with_data = 0;
+  ParallelFor(env.helpers, parts + 1, [&](size_t task, int) {
+    if (task == parts) {
       hosts_with_data = CountHostsWithData(env, plan);
       return;
     }
-    absl::Status status = fleet ? env.view->ScanFleet(plan.range, sink)
-                                : env.view->ScanIntents(plan.intents, plan.range, sink);
+    ScanFacts& mine = facts[task];
+    auto sink = [&](const ScannedBlock& block) {
+      if (stop.load(std::memory_order_relaxed)) return false;
+      if (!ChargeBlock(env.context, block)) return false;
+      if (!fleet && !env.hosts->Contains(block.host)) return true;
+      mine.See(block);
+      if (workers[task]->OnBlock(block)) return true;
+      stop.store(true, std::memory_order_relaxed);
+      return false;
+    };
+    ScanRange range = plan.range;
+    range.part = static_cast<uint32_t>(task);
+    range.parts = static_cast<uint32_t>(parts);
+    absl::Status status =
+        fleet ? env.view->ScanFleet(range, sink) : env.view->ScanIntents(plan.intents, range, sink);
     if (!status.ok()) env.context->Fail(status);
   });
   if (absl::Status s = env.context->status(); !s.ok()) return s;
-  facts.hosts_with_data = hosts_with_data;
-  return facts;
+  ScanFacts all;
+  for (const ScanFacts& f : facts) all.Merge(f);
+  all.hosts_with_data = hosts_with_data;
+  return all;
 }
 
 }  // namespace
@@ -128,12 +142,13 @@ void ScanFacts::Merge(const ScanFacts& other) {
   hosts_with_data += other.hosts_with_data;
 }
 
-// Whole days, and at both ends as many hours, tens of minutes and so on as there are on average.
+// Whole days, and at both ends as many quarters of a day, hours, tens of minutes and so on as there
+// are on average.
 uint64_t BlocksOfHost(const ResolvedRange& range) {
   const uint64_t ns = range.length_ns();
-  return 1 + ns / kDayNs + std::min<uint64_t>(ns / kHourNs, 24) +
-         std::min<uint64_t>(ns / (10 * kMinuteNs), 6) + std::min<uint64_t>(ns / kMinuteNs, 10) +
-         std::min<uint64_t>(ns / (10 * kSecondNs), 6);
+  return 1 + ns / kDayNs + std::min<uint64_t>(ns / (6 * kHourNs), 4) +
+         std::min<uint64_t>(ns / kHourNs, 6) + std::min<uint64_t>(ns / (10 * kMinuteNs), 6) +
+         std::min<uint64_t>(ns / kMinuteNs, 10) + std::min<uint64_t>(ns / (10 * kSecondNs), 6);
 }
 
 ScanPlan PlanScan(const Grouping& grouping, const RowFilter& filter, const HostSet& hosts,
@@ -159,7 +174,7 @@ absl::StatusOr<ScanFacts> Scan(const ScanEnv& env, const ScanPlan& plan,
   if (!env.context->KeepGoing()) return env.context->status();
   if (env.hosts->size() == 0) return ScanFacts();
   if (plan.source == ScanPlan::Source::kHosts) return ScanByHost(env, plan, workers);
-  return ScanWhole(env, plan, workers[0]);
+  return ScanWhole(env, plan, workers);
 }
 
 }  // namespace fleetblame::aggregator

@@ -70,7 +70,7 @@ absl::Status CheckRetention(const ServerConfig& config) {
   const auto retention = StoreOptions(config).retention_ns;
   if (std::is_sorted(retention.begin(), retention.end())) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "retention must not shrink from level to level (raw, 1m, 10m, 1h, 1d); "
+      "retention must not shrink from level to level (raw, 1m, 10m, 1h, 6h, 1d); "
       "raise the coarser ones too");
 }
 

@@ -80,8 +80,8 @@ void AddOptions(CLI::App& app, ServerConfig& config) {
   app.add_flag("--insecure", config.insecure,
                "allow a listen address without TLS that others can reach");
 
-  const char* levels[kLevels] = {"raw", "1m", "10m", "1h", "1d"};
-  const char* defaults[kLevels] = {"1d", "1w", "5w", "400d", "5y"};
+  const char* levels[kLevels] = {"raw", "1m", "10m", "1h", "6h", "1d"};
+  const char* defaults[kLevels] = {"1d", "1w", "5w", "400d", "400d", "5y"};
   for (int level = 0; level < kLevels; ++level) {
     AddParsed(app, absl::StrCat("--retention-", levels[level]), &config.retention_ns[level],
               ParseDurationNs,

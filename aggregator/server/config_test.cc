@@ -38,7 +38,7 @@ TEST(Config, FlagsAreRead) {
   EXPECT_EQ(line.config.listen, "[::1]:9");
   EXPECT_EQ(line.config.retention_ns[0], 36ull * 3600 * 1'000'000'000);
   EXPECT_EQ(line.config.retention_ns[1], 0u);
-  EXPECT_EQ(line.config.retention_ns[4], 2ull * 366 * 86400 * 1'000'000'000);
+  EXPECT_EQ(line.config.retention_ns[5], 2ull * 366 * 86400 * 1'000'000'000);
   EXPECT_EQ(line.config.memory_limit_bytes, 2ull << 30);
   EXPECT_EQ(line.config.max_message_bytes, 1u << 20);
   EXPECT_EQ(line.config.log_level, LogLevel::kDebug);

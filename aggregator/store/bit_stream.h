@@ -20,6 +20,9 @@
 
 namespace fleetblame::aggregator {
 
+// Reading a number takes so little that calling a function for it would double it.
+#define FLEETBLAME_INLINE [[gnu::always_inline]] inline
+
 // Unary parts longer than this are replaced by this many and the number in plain.
 inline constexpr int kRiceEscape = 24;
 
@@ -96,47 +99,76 @@ class BitReader {
   explicit BitReader(std::string_view in)
       : at_(reinterpret_cast<const uint8_t*>(in.data())), end_(at_ + in.size()) {}
 
-  uint64_t Get(int bits) {
-    if (bits <= 32) return GetShort(bits);
-    uint64_t low = GetShort(32);
-    return low | GetShort(bits - 32) << 32;
-  }
-  uint64_t GetRice(int k) {
-    Fill();
-    int quotient = std::countr_zero(bits_ | uint64_t{1} << kRiceEscape);
-    Drop(quotient + 1);
-    if (quotient == kRiceEscape) {
-      int width = static_cast<int>(GetShort(7));
-      return Get(std::min(width, 64));
+  FLEETBLAME_INLINE uint64_t Get(int bits) {
+    if (bits > 32) [[unlikely]] {
+      uint64_t low = GetShort(32);
+      return low | GetShort(bits - 32) << 32;
     }
-    return static_cast<uint64_t>(quotient) << k | Get(k);
+    return GetShort(bits);
+  }
+  FLEETBLAME_INLINE uint64_t GetRice(int k) {
+    Fill();
+    return GetFilledRice(k);
+  }
+  // A second number right behind another one mostly finds its bits there already.
+  FLEETBLAME_INLINE uint64_t GetSecondRice(int k) {
+    if (have_ < kRiceEscape + 1 + k) [[unlikely]]
+      Fill();
+    return GetFilledRice(k);
   }
   // Whether more was read than there was.
   bool overrun() const { return missing_ > 0 && have_ < missing_; }
 
  private:
-  uint64_t GetShort(int bits) {
+  // What is rare works on a copy: a reader whose address nobody has stays in registers.
+
+  // Bits that are there after Fill.
+  static constexpr int kMostFilled = 56;
+
+  FLEETBLAME_INLINE uint64_t GetFilledRice(int k) {
+    const int quotient = std::countr_zero(bits_ | uint64_t{1} << kRiceEscape);
+    if (quotient == kRiceEscape || k > kMostFilled - kRiceEscape) [[unlikely]] {
+      BitReader copy = *this;
+      const uint64_t value = copy.GetLongRice(quotient, k);
+      *this = copy;
+      return value;
+    }
+    const uint64_t rest = bits_ >> (quotient + 1) & ((uint64_t{1} << k) - 1);
+    Drop(quotient + 1 + k);
+    return static_cast<uint64_t>(quotient) << k | rest;
+  }
+  [[gnu::noinline, gnu::cold]] uint64_t GetLongRice(int quotient, int k) {
+    Drop(quotient + 1);
+    if (quotient < kRiceEscape) return static_cast<uint64_t>(quotient) << k | Get(k);
+    const int width = static_cast<int>(GetShort(7));
+    return Get(std::min(width, 64));
+  }
+  FLEETBLAME_INLINE uint64_t GetShort(int bits) {
     Fill();
-    uint64_t value = bits_ & ((uint64_t{1} << bits) - 1);
+    const uint64_t value = bits_ & ((uint64_t{1} << bits) - 1);
     Drop(bits);
     return value;
   }
-  void Drop(int bits) {
+  FLEETBLAME_INLINE void Drop(int bits) {
     bits_ >>= bits;
     have_ -= bits;
   }
-  // At least 33 bits after this.
-  void Fill() {
-    if (have_ > 32) return;
-    if (end_ - at_ >= 4) {
-      uint32_t word;
-      std::memcpy(&word, at_, 4);
-      at_ += 4;
-      bits_ |= static_cast<uint64_t>(word) << have_;
-      have_ += 32;
+  FLEETBLAME_INLINE void Fill() {
+    if (end_ - at_ < 8) [[unlikely]] {
+      BitReader copy = *this;
+      copy.FillAtEnd();
+      *this = copy;
       return;
     }
-    while (have_ <= 32) {
+    uint64_t word;
+    std::memcpy(&word, at_, 8);
+    // What is above `have_` bits is put there once more by the next Fill, and is the same then.
+    bits_ |= word << have_;
+    at_ += (63 - have_) >> 3;
+    have_ |= kMostFilled;
+  }
+  [[gnu::noinline]] void FillAtEnd() {
+    while (have_ <= kMostFilled) {
       uint64_t byte = 0;
       if (at_ < end_) {
         byte = *at_++;
@@ -149,7 +181,7 @@ class BitReader {
   }
 
   const uint8_t* at_;
-  const uint8_t* const end_;
+  const uint8_t* end_;
   uint64_t bits_ = 0;
   int have_ = 0;
   int64_t missing_ = 0;  // bits made up beyond the end
@@ -164,8 +196,13 @@ class RiceModel {
     out->PutRice(value, k());
     Learn(value);
   }
-  uint64_t Get(BitReader* in) {
-    uint64_t value = in->GetRice(k());
+  FLEETBLAME_INLINE uint64_t Get(BitReader* in) {
+    const uint64_t value = in->GetRice(k());
+    Learn(value);
+    return value;
+  }
+  FLEETBLAME_INLINE uint64_t GetSecond(BitReader* in) {
+    const uint64_t value = in->GetSecondRice(k());
     Learn(value);
     return value;
   }
@@ -175,8 +212,10 @@ class RiceModel {
   static constexpr uint64_t kLargest = uint64_t{1} << 31;
 
   // The best parameter of a geometric distribution: log2(mean * ln 2), rounded up.
-  int k() const { return std::bit_width(sum_ * 11 / (16 * kMemory)); }
-  void Learn(uint64_t value) { sum_ += std::min(value, kLargest) - sum_ / kMemory; }
+  FLEETBLAME_INLINE int k() const { return std::bit_width(sum_ * 11 / (16 * kMemory)); }
+  FLEETBLAME_INLINE void Learn(uint64_t value) {
+    sum_ += std::min(value, kLargest) - sum_ / kMemory;
+  }
 
   uint64_t sum_;  // mean of the last values times kMemory
 };

@@ -193,13 +193,13 @@ TEST_F(CorruptionTest, ForeignDamagedAndNewerFormatsAreRefused) {
     return OpenRocksStore(options_).status();
   };
   Restore();
-  absl::Status status = write("fleetblame store, format 2\n");
+  absl::Status status = write("fleetblame store, format 3\n");
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_NE(std::string(status.message()).find("format 2"), std::string::npos);
+  EXPECT_NE(std::string(status.message()).find("format 3"), std::string::npos);
   EXPECT_EQ(write("nonsense").code(), absl::StatusCode::kDataLoss);
   fs::remove(options_.path + "/FORMAT");
   EXPECT_EQ(OpenRocksStore(options_).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(write("fleetblame store, format 1\n").ok());
+  EXPECT_TRUE(write("fleetblame store, format 2\n").ok());
   EXPECT_FALSE(OpenAndJudge("after all refusals"));
 }
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFamilyNames[] = {"default",    "definitions", "index",      "dictionaries",
                                         "dirty",      "gaps",        "points_raw", "points_1m",
-                                        "points_10m", "points_1h",   "points_1d"};
+                                        "points_10m", "points_1h",   "points_6h",  "points_1d"};
 static_assert(std::size(kFamilyNames) == static_cast<size_t>(Family::kCount));
 
 // A text file beside RocksDB's own, so that a newer format is noticed before RocksDB touches
@@ -71,9 +71,16 @@ absl::Status CheckFormatFile(const std::string& path) {
         "file ", name, " is damaged: it should read \"", kFormatText, kStoreFormatVersion,
         "\"; restore it from a backup, or write that line if this version wrote the store"));
   }
+  if (version < kStoreFormatVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "store ", path, " has format ", version, ", and this version reads only ",
+        kStoreFormatVersion,
+        "; run the older version on it, or move the directory aside to start empty: agents then "
+        "send what their spools still hold"));
+  }
   if (version > kStoreFormatVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat("store ", path, " has format ", version, ", and this version reads up to ",
+        absl::StrCat("store ", path, " has format ", version, ", and this version reads only ",
                      kStoreFormatVersion,
                      "; run the newer version again, or move the directory aside to start empty"));
   }

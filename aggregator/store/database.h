@@ -22,7 +22,7 @@
 namespace fleetblame::aggregator {
 
 // Format of everything below the directory; a store with a larger number is refused.
-inline constexpr int kStoreFormatVersion = 1;
+inline constexpr int kStoreFormatVersion = 2;
 
 // In the order of their handles.
 enum class Family : int {
@@ -36,6 +36,7 @@ enum class Family : int {
   kPoints1m,
   kPoints10m,
   kPoints1h,
+  kPoints6h,
   kPoints1d,
   kCount,
 };

@@ -50,6 +50,8 @@ uint64_t PartitionNs(Level level) {
       return 24 * kHourNs;
     case Level::k1h:
       return 8 * 24 * kHourNs;
+    case Level::k6h:
+      return 32 * 24 * kHourNs;
     case Level::k1d:
       return 256 * 24 * kHourNs;
   }
@@ -70,6 +72,16 @@ std::string EncodeRawSuffix(uint64_t spool_epoch, uint64_t seq) {
   std::string out;
   PutBigEndian64(&out, spool_epoch);
   PutBigEndian64(&out, seq);
+  return out;
+}
+
+std::string SplitKey(HostNumber host, uint64_t minute_last_ns) {
+  return EncodePointKey(Level::kRaw, PointKind::kHostRows, host, minute_last_ns) + "s";
+}
+
+std::string RestoredKey(HostNumber host, uint64_t last_ns, uint32_t number) {
+  std::string out = EncodePointKey(Level::kRaw, PointKind::kHostRows, host, last_ns) + "w";
+  PutBigEndian32(&out, number);
   return out;
 }
 

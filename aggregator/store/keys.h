@@ -33,8 +33,11 @@ enum class PointKind : uint8_t {
   kCoverage = 2,    // unit: host;   suffix as above
   kLosses = 3,      // unit: host;   suffix as above
   kGroupRows = 4,   // unit: group of hosts; not in kRaw
-  kIntentRows = 5,  // unit: intent; suffix: group(4); from k10m on
+  kIntentRows = 5,  // unit: intent; suffix: group(4); from kFirstIntentLevel on
 };
+// Level from which rows are kept by intent too. They hold every row a second time, and most a third
+// time, so not below an hour.
+inline constexpr Level kFirstIntentLevel = Level::k1h;
 inline constexpr size_t kPartitionPrefixBytes = 4;
 
 // A multiple of the next level's bucket, so that a bucket's parts are never in two partitions.
@@ -49,6 +52,10 @@ struct PointKey {
 };
 std::string EncodePointKey(Level level, PointKind kind, uint32_t unit, uint64_t last_ns);
 std::string EncodeRawSuffix(uint64_t spool_epoch, uint64_t seq);
+// Keys of raw rows that upkeep has rewritten: the windows of a minute as one value, and windows
+// that stand alone again. No key of a batch looks like these.
+std::string SplitKey(HostNumber host, uint64_t minute_last_ns);
+std::string RestoredKey(HostNumber host, uint64_t last_ns, uint32_t number);
 // The suffix points into `key`.
 std::optional<PointKey> DecodePointKey(std::string_view key);
 

@@ -14,6 +14,8 @@ uint64_t LevelNs(Level level) {
       return 600 * kSecondNs;
     case Level::k1h:
       return 3600 * kSecondNs;
+    case Level::k6h:
+      return 6 * 3600 * kSecondNs;
     case Level::k1d:
       return 86400 * kSecondNs;
   }

@@ -12,12 +12,15 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "aggregator/store/database.h"
 #include "aggregator/store/keys.h"
+#include "aggregator/store/window_split.h"
 
 namespace fleetblame::aggregator {
 
@@ -31,6 +34,11 @@ class PointReader {
   absl::Status Scan(Level level, PointKind kind, uint32_t unit, uint64_t from_unix_ns,
                     uint64_t to_unix_ns, Sink sink);
 
+  // The same for several units, increasing, one after the other. Where most of them have no points
+  // of this kind it is much faster than asking for each.
+  absl::Status ScanUnits(Level level, PointKind kind, std::span<const uint32_t> units,
+                         uint64_t from_unix_ns, uint64_t to_unix_ns, Sink sink);
+
  private:
   rocksdb::Iterator* IteratorOf(Level level);
 
@@ -38,6 +46,11 @@ class PointReader {
   const rocksdb::Snapshot* const snapshot_;
   std::array<std::unique_ptr<rocksdb::Iterator>, kLevels> iterators_;
 };
+
+// Reads windows that stand as shares of their minute's block (window_split.h), which is looked up;
+// `key` is the value's own. What is being scanned at kRaw goes on undisturbed.
+absl::Status ReadWindowSplit(std::string_view value, const PointKey& key, PointReader* reader,
+                             std::vector<SplitWindow>* windows);
 
 }  // namespace fleetblame::aggregator
 

@@ -42,6 +42,7 @@ class RocksReadView::Scan {
 
   absl::Status Hosts(std::span<const HostNumber> hosts) {
     for (HostNumber host : hosts) {
+      shown_ = false;
       absl::Status status = Host(host, range_.start_unix_ns, range_.end_unix_ns, range_.coarsest);
       if (!status.ok() || stopped_) return status;
     }
@@ -51,6 +52,7 @@ class RocksReadView::Scan {
   absl::Status Fleet() {
     fleet_ = true;
     for (uint32_t group = 0; group <= LastGroup(); ++group) {
+      if (!Wanted(group)) continue;
       for (const Segment& segment : CoverGroup(group, Level::k1m)) {
         absl::Status status = segment.finer ? HostsOfGroup(group, segment, Level::k1m)
                                             : Blocks(PointKind::kGroupRows, group, 0, segment);
@@ -65,10 +67,11 @@ class RocksReadView::Scan {
     // Groups mostly share their segments; each is walked once for all of them.
     std::map<std::tuple<Level, uint64_t, uint64_t>, std::vector<uint32_t>> shared;
     for (uint32_t group = 0; group <= LastGroup(); ++group) {
-      for (const Segment& segment : CoverGroup(group, Level::k10m)) {
+      if (!Wanted(group)) continue;
+      for (const Segment& segment : CoverGroup(group, kFirstIntentLevel)) {
         if (segment.finer) {
           absl::Status status =
-              HostsOfGroup(group, segment, std::min(range_.coarsest, Level::k10m));
+              HostsOfGroup(group, segment, std::min(range_.coarsest, kFirstIntentLevel));
           if (!status.ok() || stopped_) return status;
         } else {
           shared[{segment.level, segment.from_unix_ns, segment.to_unix_ns}].push_back(group);
@@ -87,6 +90,8 @@ class RocksReadView::Scan {
 
  private:
   uint32_t LastGroup() const { return GroupOf(view_.host_count_); }
+  // Whether a group belongs to the part that was asked for.
+  bool Wanted(uint32_t group) const { return group % range_.parts == range_.part; }
 
   std::vector<Segment> CoverGroup(uint32_t group, Level finest) const {
     CoverRequest request;
@@ -121,8 +126,10 @@ class RocksReadView::Scan {
     request.to_unix_ns = to;
     request.coarsest = coarsest;
     for (const Segment& segment : Cover(request, *view_.dirty_, view_.horizons_)) {
-      absl::Status status = Blocks(PointKind::kHostRows, host, fleet_ ? 0 : host, segment);
-      if (!status.ok() || stopped_) return status;
+      absl::Status status = segment.level == Level::kRaw
+                                ? Windows(host, fleet_ ? 0 : host, segment)
+                                : Blocks(PointKind::kHostRows, host, fleet_ ? 0 : host, segment);
+      if (!status.ok() || stopped_ || Enough()) return status;
     }
     return absl::OkStatus();
   }
@@ -130,20 +137,56 @@ class RocksReadView::Scan {
   absl::Status Blocks(PointKind kind, uint32_t unit, HostNumber shown_host,
                       const Segment& segment) {
     absl::Status error;
-    absl::Status status =
-        reader_.Scan(segment.level, kind, unit, segment.from_unix_ns, segment.to_unix_ns,
-                     [&](const PointKey& key, std::string_view value) {
-                       uint64_t span_ns = 0;
-                       error = DecodeRows(value, &rows_, &span_ns, range_.histograms);
-                       if (!error.ok()) return false;
-                       if (!wanted_intents_.empty() && !MentionsAny(rows_, wanted_intents_))
-                         return true;
-                       if (fleet_ && kind == PointKind::kHostRows) {
-                         MakeFleetRows(*view_.sources_.interner, &rows_);
-                       }
-                       return Show(rows_, shown_host, segment.level, key.last_ns + 1, span_ns);
-                     });
+    absl::Status status = reader_.Scan(
+        segment.level, kind, unit, segment.from_unix_ns, segment.to_unix_ns,
+        [&](const PointKey& key, std::string_view value) {
+          if (!wanted_intents_.empty()) {
+            bool mentioned = false;
+            error = MentionsIntents(value, wanted_intents_, &mentioned);
+            if (!error.ok()) return false;
+            if (!mentioned) return true;
+          }
+          uint64_t span_ns = 0;
+          error = DecodeRows(value, &rows_, &span_ns, range_.histograms);
+          if (!error.ok()) return false;
+          if (fleet_ && kind == PointKind::kHostRows) {
+            MakeFleetRows(*view_.sources_.interner, &rows_);
+          }
+          return Show(rows_, shown_host, segment.level, key.last_ns + 1, span_ns) && !Enough();
+        });
     return error.ok() ? status : error;
+  }
+
+  // Raw windows, those of a whole minute maybe in one value under the minute's last instant.
+  absl::Status Windows(HostNumber host, HostNumber shown_host, const Segment& segment) {
+    const uint64_t minute = LevelNs(Level::k1m);
+    const uint64_t to = (segment.to_unix_ns + minute - 1) / minute * minute;
+    absl::Status error;
+    absl::Status status = reader_.Scan(
+        Level::kRaw, PointKind::kHostRows, host, segment.from_unix_ns, to,
+        [&](const PointKey& key, std::string_view value) {
+          if (!IsWindowSplit(value)) {
+            if (key.last_ns >= segment.to_unix_ns) return true;
+            uint64_t span_ns = 0;
+            error = DecodeRows(value, &rows_, &span_ns, range_.histograms);
+            return error.ok() && ShowRows(&rows_, shown_host, key.last_ns + 1, span_ns);
+          }
+          error = ReadWindowSplit(value, key, &reader_, &windows_);
+          if (!error.ok()) return false;
+          for (SplitWindow& w : windows_) {
+            if (w.last_ns < segment.from_unix_ns || w.last_ns >= segment.to_unix_ns) continue;
+            if (!ShowRows(&w.rows, shown_host, w.last_ns + 1, w.span_ns)) return false;
+          }
+          return true;
+        });
+    return error.ok() ? status : error;
+  }
+
+  // Shows a raw window, unless it is of no interest; false when that was enough.
+  bool ShowRows(v1::RowBlock* rows, HostNumber shown_host, uint64_t end_unix_ns, uint64_t span_ns) {
+    if (!wanted_intents_.empty() && !MentionsAny(*rows, wanted_intents_)) return true;
+    if (fleet_) MakeFleetRows(*view_.sources_.interner, rows);
+    return Show(*rows, shown_host, Level::kRaw, end_unix_ns, span_ns) && !Enough();
   }
 
   absl::Status IntentRows(IntentNumber intent, Level level, uint64_t from, uint64_t to,
@@ -201,9 +244,12 @@ class RocksReadView::Scan {
     block.start_unix_ns = end_unix_ns - std::min(span_ns, end_unix_ns);
     block.end_unix_ns = end_unix_ns;
     block.rows = &rows;
+    shown_ = true;
     stopped_ = !sink_(block);
     return !stopped_;
   }
+  // Whether nothing more of this host is asked for.
+  bool Enough() const { return range_.one_block_a_host && shown_; }
 
   const RocksReadView& view_;
   const ScanRange range_;
@@ -211,8 +257,10 @@ class RocksReadView::Scan {
   PointReader reader_;
   bool fleet_ = false;
   bool stopped_ = false;
+  bool shown_ = false;  // anything of the host that is being read
   std::span<const IntentNumber> wanted_intents_;
   v1::RowBlock rows_;  // reused: keeps its memory from block to block
+  std::vector<SplitWindow> windows_;
   stored::IntentRows intent_rows_;
   RowBlockBuilder builder_;
 };
@@ -343,11 +391,19 @@ absl::StatusOr<std::vector<StoredGap>> RocksReadView::Gaps(std::span<const HostN
   options.snapshot = snapshot_;
   std::unique_ptr<rocksdb::Iterator> at(
       sources_.database->db()->NewIterator(options, sources_.database->family(Family::kGaps)));
-  for (HostNumber host : hosts) {
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const HostNumber host = hosts[i];
     std::string prefix = GapPrefix(host);
     std::string seek = prefix;
     PutBigEndian64(&seek, range.start_unix_ns + 1);  // the first that ends inside
-    for (at->Seek(seek); at->Valid() && at->key().starts_with(prefix); at->Next()) {
+    at->Seek(seek);
+    // Hosts without gaps are passed over together.
+    std::string_view rest = at->Valid() ? FromSlice(at->key()) : std::string_view();
+    uint32_t next = UINT32_MAX;
+    if (TakeBigEndian32(&rest, &next) || !at->Valid()) {
+      while (i + 1 < hosts.size() && hosts[i + 1] < next) ++i;
+    }
+    for (; at->Valid() && at->key().starts_with(prefix); at->Next()) {
       StoredGap gap;
       gap.host = host;
       if (!gap.gap.ParseFromArray(at->value().data(), static_cast<int>(at->value().size()))) {
@@ -394,26 +450,32 @@ absl::StatusOr<std::map<std::string, uint64_t>> RocksReadView::Losses(
     std::span<const HostNumber> hosts, const ScanRange& range) const {
   LossSums sums;
   ScanRange clamped = Clamp(range);
-  PointReader reader(sources_.database, snapshot_);
-  absl::Status error;
+  // Hosts mostly share their segments, and most hosts lose nothing: looking at each by itself would
+  // cost more than everything else.
+  std::map<std::tuple<Level, uint64_t, uint64_t>, std::vector<HostNumber>> shared;
   for (HostNumber host : hosts) {
     CoverRequest request{UnitKind::kHost,  host,       clamped.start_unix_ns, clamped.end_unix_ns,
                          clamped.coarsest, Level::kRaw};
-    for (const Segment& segment : Cover(request, *dirty_, horizons_)) {
-      absl::Status status =
-          reader.Scan(segment.level, PointKind::kLosses, host, segment.from_unix_ns,
-                      segment.to_unix_ns, [&](const PointKey&, std::string_view value) {
-                        stored::Losses losses;
-                        if (!losses.ParseFromArray(value.data(), static_cast<int>(value.size()))) {
-                          error = absl::DataLossError("stored losses are damaged");
-                          return false;
-                        }
-                        AddLosses(losses, &sums);
-                        return true;
-                      });
-      if (!error.ok()) return error;
-      if (!status.ok()) return status;
+    for (const Segment& s : Cover(request, *dirty_, horizons_)) {
+      shared[{s.level, s.from_unix_ns, s.to_unix_ns}].push_back(host);
     }
+  }
+  PointReader reader(sources_.database, snapshot_);
+  absl::Status error;
+  for (const auto& [segment, units] : shared) {
+    absl::Status status = reader.ScanUnits(
+        std::get<0>(segment), PointKind::kLosses, units, std::get<1>(segment), std::get<2>(segment),
+        [&](const PointKey&, std::string_view value) {
+          stored::Losses losses;
+          if (!losses.ParseFromArray(value.data(), static_cast<int>(value.size()))) {
+            error = absl::DataLossError("stored losses are damaged");
+            return false;
+          }
+          AddLosses(losses, &sums);
+          return true;
+        });
+    if (!error.ok()) return error;
+    if (!status.ok()) return status;
   }
   return sums;
 }

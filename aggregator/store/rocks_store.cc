@@ -548,7 +548,7 @@ absl::Status RocksStore::Upkeep(uint64_t now_unix_ns, uint64_t budget_ns) {
     absl::MutexLock append_lock(&append_mutex_);
     if (absl::Status status = CheckWritable(); !status.ok()) return status;
   }
-  for (Level level : {Level::k1m, Level::k10m, Level::k1h, Level::k1d}) {
+  for (Level level : {Level::k1m, Level::k10m, Level::k1h, Level::k6h, Level::k1d}) {
     for (UnitKind kind : {UnitKind::kHost, UnitKind::kGroup}) {
       if (absl::Status status = RollUp(level, kind, now_unix_ns, deadline); !status.ok()) {
         return status;
@@ -580,6 +580,8 @@ std::map<std::string, double> RocksStore::Gauges() const {
   set("rollups_pending", dirty_.size());
   set("rollups_total", rolled_up_.load());
   set("rollups_raced_total", rollups_raced_.load());
+  set("minutes_shared_total", rollup_->minutes_shared());
+  set("minutes_kept_total", rollup_->minutes_kept());
   set("write_errors_total", write_errors_.load());
   set("read_only", read_only_.load() ? 1 : 0);
   set("free_bytes", free_space_.free_bytes());

@@ -53,6 +53,7 @@ struct RocksStoreOptions {
       7ull * 24 * 3600 * 1'000'000'000,       // 1 min: 1 week
       35ull * 24 * 3600 * 1'000'000'000,      // 10 min: 5 weeks
       400ull * 24 * 3600 * 1'000'000'000,     // 1 h: 13 months
+      400ull * 24 * 3600 * 1'000'000'000,     // 6 h: likewise
       5ull * 366 * 24 * 3600 * 1'000'000'000  // 1 d: 5 years
   };
   uint64_t gap_retention_ns = 400ull * 24 * 3600 * 1'000'000'000;
@@ -61,10 +62,10 @@ struct RocksStoreOptions {
   // A bucket is summed up this long after its end at the earliest, ...
   uint64_t rollup_grace_ns = 20ull * 1'000'000'000;
   // ... and this long after the last late batch for it, by level (entry of kRaw unused).
-  std::array<uint64_t, kLevels> rollup_settle_ns = {0, 3'000'000'000, 15'000'000'000,
-                                                    60'000'000'000, 300'000'000'000};
+  std::array<uint64_t, kLevels> rollup_settle_ns = {
+      0, 3'000'000'000, 15'000'000'000, 60'000'000'000, 120'000'000'000, 300'000'000'000};
   // Files that keep their name in one bucket of one host, by level; the rest becomes file 0.
-  std::array<uint32_t, kLevels> rollup_files = {0, 200, 100, 100, 100};
+  std::array<uint32_t, kLevels> rollup_files = {0, 1000, 100, 100, 100, 100};
   // Rows of one host and bucket beyond this lose first their file, then their actors.
   size_t rollup_max_rows = 20'000;
 };

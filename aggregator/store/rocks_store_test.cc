@@ -226,6 +226,7 @@ TEST_F(RocksStoreTest, RollupsAnswerAsRawDoes) {
   ExpectAgrees(kEverything);
   const uint64_t start = kTestStartUnixNs;
   EXPECT_EQ(LevelsUsed({start, start + kDayNs, Level::k1d}), std::set<Level>{Level::k1d});
+  EXPECT_EQ(LevelsUsed({start, start + kDayNs, Level::k6h}), std::set<Level>{Level::k6h});
   EXPECT_EQ(LevelsUsed({start, start + kDayNs, Level::k1h}), std::set<Level>{Level::k1h});
   EXPECT_EQ(LevelsUsed({start, start + 3 * kHourNs, Level::k10m}), std::set<Level>{Level::k10m});
   EXPECT_EQ(LevelsUsed({start, start + kHourNs, Level::k1m}), std::set<Level>{Level::k1m});
@@ -279,6 +280,55 @@ TEST_F(RocksStoreTest, LateBatchesReachEveryLevel) {
   }
 }
 
+// Upkeep rewrites raw windows as shares of their minute's sum, and again when late ones come.
+TEST_F(RocksStoreTest, RawWindowsStayExactWhenTheyAreRewritten) {
+  ModelAgent a = NewAgent(1);
+  ModelAgent b = NewAgent(2);
+  const uint64_t start = kTestStartUnixNs;
+  for (uint64_t i = 1; i <= 18; ++i) {
+    Take(&a, start + i * 10 * kTestSecondNs, 40);
+    if (i != 3) Take(&b, start + i * 10 * kTestSecondNs - 3 * kTestSecondNs, 5);
+  }
+  auto expect_exact = [&] {
+    ExpectAgrees({start, start + kHourNs, Level::kRaw});
+    for (uint64_t from = 0; from < 180; from += 7) {
+      for (uint64_t length : {1, 10, 35, 61}) {
+        const uint64_t at = start + from * kTestSecondNs;
+        ExpectAgrees({at, at + length * kTestSecondNs, Level::k1d});
+        ExpectAgrees({at, at + length * kTestSecondNs, Level::kRaw});
+      }
+    }
+  };
+  Upkeep(start + kHourNs);
+  EXPECT_EQ(store_->Gauges()["minutes_shared_total"], 6);
+  EXPECT_EQ(store_->Gauges()["minutes_kept_total"], 0);
+  expect_exact();
+  // Late ones: they stand alone first.
+  Take(&a, start + 15 * kTestSecondNs, 30);
+  Take(&b, start + 2 * kMinuteNs, 30, kMinuteNs);
+  expect_exact();
+  Upkeep(start + kHourNs);
+  EXPECT_EQ(store_->Gauges()["minutes_shared_total"], 8);
+  expect_exact();
+  Open();
+  expect_exact();
+  // A minute that must be folded cannot be told by its sum: its windows stand alone again.
+  options_.rollup_files.fill(1);
+  Open();
+  Take(&a, start + 25 * kTestSecondNs, 30);
+  Upkeep(start + kHourNs);
+  EXPECT_EQ(store_->Gauges()["minutes_kept_total"], 1);
+  ExpectAgrees({start, start + kHourNs, Level::kRaw});
+  ExpectAgrees({start, start + kHourNs, Level::k1d}, /*files=*/false);
+  // And once more, when it may be whole.
+  options_.rollup_files.fill(1000);
+  Open();
+  Take(&a, start + 26 * kTestSecondNs, 30);
+  Upkeep(start + kHourNs);
+  EXPECT_EQ(store_->Gauges()["minutes_shared_total"], 1);
+  expect_exact();
+}
+
 TEST_F(RocksStoreTest, UpkeepWaitsForTheEndOfABucketAndItsGrace) {
   options_.rollup_grace_ns = 20 * kTestSecondNs;
   Open();
@@ -292,7 +342,7 @@ TEST_F(RocksStoreTest, UpkeepWaitsForTheEndOfABucketAndItsGrace) {
 }
 
 TEST_F(RocksStoreTest, FilesBeyondTheLargestFoldIntoNone) {
-  options_.rollup_files = {0, 3, 3, 3, 3};
+  options_.rollup_files = {0, 3, 3, 3, 3, 3};
   Open();
   ModelAgent a = NewAgent(1);
   for (uint64_t i = 1; i <= 6; ++i) Take(&a, kTestStartUnixNs + i * 10 * kTestSecondNs, 40);
@@ -338,7 +388,7 @@ TEST_F(RocksStoreTest, RowsBeyondTheBoundKeepTheirSums) {
 }
 
 TEST_F(RocksStoreTest, RetentionDropsFineDataAndKeepsTheSums) {
-  options_.retention_ns = {6 * kHourNs, kDayNs, 2 * kDayNs, 20 * kDayNs, 400 * kDayNs};
+  options_.retention_ns = {6 * kHourNs, kDayNs, 2 * kDayNs, 20 * kDayNs, 20 * kDayNs, 400 * kDayNs};
   Open();
   ModelAgent a = NewAgent(1);
   for (uint64_t minute = 1; minute <= 3 * 24 * 60; minute += 13) {
@@ -367,7 +417,7 @@ TEST_F(RocksStoreTest, RetentionDropsFineDataAndKeepsTheSums) {
 }
 
 TEST_F(RocksStoreTest, WhatComesAfterRetentionIsSummedIntoWhatIsLeft) {
-  options_.retention_ns = {6 * kHourNs, kDayNs, 2 * kDayNs, 20 * kDayNs, 21 * kDayNs};
+  options_.retention_ns = {6 * kHourNs, kDayNs, 2 * kDayNs, 20 * kDayNs, 20 * kDayNs, 21 * kDayNs};
   Open();
   ModelAgent a = NewAgent(1);
   ModelAgent late = NewAgent(2);
@@ -660,6 +710,7 @@ TEST_F(RocksStoreTest, NonsenseIsRefusedBatchByBatch) {
 TEST_F(RocksStoreTest, RandomOperationsAgreeWithTheModel) {
   options_.retention_ns.fill(365 * kDayNs);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
+    store_.reset();  // or it would go on deleting files of its own meanwhile
     std::filesystem::remove_all(options_.path);
     model_ = StoreModel();
     hosts_.clear();

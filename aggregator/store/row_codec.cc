@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aggregator/store/bit_stream.h"
+#include "aggregator/store/varint.h"
 #include "common/histogram.h"
 
 namespace fleetblame::aggregator {
@@ -25,6 +26,8 @@ constexpr uint64_t kMaxBuckets = kMaxRows * 8;
 constexpr uint64_t kMaxTable = 2 * kMaxRows + 1;
 // Larger totals are left to encoding 1.
 constexpr uint64_t kMaxTotal = uint64_t{1} << 62;
+// More than any distance between buckets; damaged numbers are cut to it before they are added.
+constexpr uint64_t kFarAway = 1 << 20;
 
 enum Flag : uint64_t {
   kHasErrors = 1,
@@ -55,25 +58,8 @@ enum KeyColumn {
   kKeyColumns
 };
 constexpr int kOperationBits = 7;
-
-void PutVarint(uint64_t value, std::string* out) {
-  while (value >= 0x80) {
-    out->push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
-  }
-  out->push_back(static_cast<char>(value));
-}
-
-bool TakeVarint(std::string_view* in, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && !in->empty(); shift += 7) {
-    auto byte = static_cast<uint8_t>(in->front());
-    in->remove_prefix(1);
-    *value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if ((byte & 0x80) == 0) return true;
-  }
-  return false;
-}
+// Varints in front of the sections.
+constexpr int kHeaderNumbers = 6;
 
 int WidthFor(size_t table) { return table <= 1 ? 0 : std::bit_width(table - 1); }
 
@@ -105,16 +91,34 @@ struct HistogramModels {
   std::array<RiceModel, kIosContexts> buckets;
   std::array<RiceModel, kIosContexts> lowest;
   std::array<RiceModel, kIosContexts> distance;
+  std::array<RiceModel, kIosContexts> span;
 };
+// From so many IOs on, buckets stand so close together that a bit for each is as short as their
+// distances, and faster to read.
+constexpr uint64_t kDenseTotal = 8;
+constexpr uint64_t kMaskBits = 32;
 
 // Where the mean of a row would fall.
 int MeanBucket(uint64_t sum_ns, uint64_t ios) {
   return HistogramBucket(ios == 0 ? 0 : sum_ns / ios);
 }
 
+// a / b; a division would be a quarter of the cost of reading a bucket.
+constexpr auto kReciprocals = [] {
+  std::array<uint64_t, kHistogramBuckets + 1> out{};
+  for (uint64_t i = 1; i < out.size(); ++i) out[i] = (uint64_t{1} << 32) / i + 1;
+  return out;
+}();
+FLEETBLAME_INLINE uint64_t Quotient(uint64_t a, uint64_t b) {
+  // Below 2^24 the error of the reciprocal does not reach the next whole number.
+  if (a < (1 << 24) && b < kReciprocals.size()) [[likely]]
+    return a * kReciprocals[b] >> 32;
+  return a / b;
+}
+
 // Rice parameter for one of `left` counts that share `excess`.
 int ShareParameter(uint64_t excess, uint64_t left) {
-  return std::bit_width(excess / left * 11 / 16);
+  return std::bit_width(Quotient(excess, left) * 11 / 16);
 }
 
 // ---- encoding
@@ -383,6 +387,46 @@ class Encoder {
     bits.Finish();
   }
 
+  void PutLowest(const HistogramView& h, const HistogramView::Row& r, int bucket, RiceModel* model,
+                 BitWriter* bits) const {
+    model->Put(flags_ & h.flags.orderly ? static_cast<uint64_t>(r.mean_bucket - bucket)
+                                        : ZigZag(r.mean_bucket - bucket),
+               bits);
+  }
+
+  void PutDense(const HistogramView& h, const HistogramView::Row& r, const uint32_t* deltas,
+                const uint64_t* counts, HistogramModels* m, BitWriter* bits) const {
+    std::array<uint8_t, kHistogramBuckets + kMaskBits> there{};
+    std::array<uint64_t, kHistogramBuckets> used;
+    uint32_t size = 0;
+    int lowest = 0;
+    int bucket = 0;
+    for (; size < r.buckets; ++deltas, ++counts) {
+      bucket += static_cast<int>(*deltas);
+      if (*counts == 0) continue;
+      if (size == 0) lowest = bucket;
+      there[static_cast<size_t>(bucket)] = 1;
+      used[size++] = *counts;
+    }
+    const size_t context = IosContext(r.total);
+    PutLowest(h, r, lowest, &m->lowest[context], bits);
+    const int span = bucket - lowest;
+    m->span[context].Put(static_cast<uint64_t>(span), bits);
+    // A bit for each bucket between the lowest and the highest.
+    for (int at = lowest + 1; at < bucket; at += static_cast<int>(kMaskBits)) {
+      const int width = std::min(static_cast<int>(kMaskBits), bucket - at);
+      uint64_t mask = 0;
+      for (int i = 0; i < width; ++i) {
+        mask |= uint64_t{there[static_cast<size_t>(at + i)]} << i;
+      }
+      bits->Put(mask, width);
+    }
+    const uint64_t excess = r.total - size;
+    if (excess == 0) return;
+    const int k = ShareParameter(excess, size);
+    for (uint32_t i = 0; i + 1 < size; ++i) bits->PutRice(used[i] - 1, k);
+  }
+
   void PutHistogram(const HistogramView& h, int row, HistogramModels* m, BitWriter* bits) const {
     const HistogramView::Row& r = h.rows[static_cast<size_t>(row)];
     if (!(flags_ & h.flags.total_is_ios)) {
@@ -390,9 +434,10 @@ class Encoder {
     }
     if (r.total == 0) return;
     const size_t context = IosContext(r.total);
-    if (r.total > 1) m->buckets[context].Put(r.buckets - 1, bits);
     const uint32_t* deltas = h.deltas->data() + r.begin;
     const uint64_t* counts = h.counts->data() + r.begin;
+    if (r.total >= kDenseTotal) return PutDense(h, r, deltas, counts, m, bits);
+    if (r.total > 1) m->buckets[context].Put(r.buckets - 1, bits);
     uint64_t left = r.buckets;
     uint64_t excess = r.total - left;
     int bucket = 0;
@@ -402,10 +447,8 @@ class Encoder {
       if (*counts == 0) continue;
       if (last >= 0) {
         m->distance[context].Put(static_cast<uint64_t>(bucket - last - 1), bits);
-      } else if (!(flags_ & h.flags.orderly)) {
-        m->lowest[context].Put(ZigZag(r.mean_bucket - bucket), bits);
-      } else if (r.total > 1) {
-        m->lowest[context].Put(static_cast<uint64_t>(r.mean_bucket - bucket), bits);
+      } else if (r.total > 1 || !(flags_ & h.flags.orderly)) {
+        PutLowest(h, r, bucket, &m->lowest[context], bits);
       }
       last = bucket;
       if (left > 1 && excess > 0) {
@@ -497,11 +540,12 @@ class Decoder {
   }
 
   bool GetMain(std::string_view in) {
-    BitReader bits(in);
-    if (!GetTable(&bits, b_.mutable_intents()) || !GetTable(&bits, b_.mutable_actors()) ||
-        !GetTable(&bits, b_.mutable_devices()) || !GetTable(&bits, b_.mutable_files())) {
+    BitReader tables(in);
+    if (!GetTable(&tables, b_.mutable_intents()) || !GetTable(&tables, b_.mutable_actors()) ||
+        !GetTable(&tables, b_.mutable_devices()) || !GetTable(&tables, b_.mutable_files())) {
       return false;
     }
+    BitReader bits = tables;  // one that stays in registers
     for (const Column32* table : {&b_.intents(), &b_.actors(), &b_.files()}) {
       if (table->empty() || table->Get(0) != 0) return false;
     }
@@ -557,7 +601,7 @@ class Decoder {
     return !bits.overrun();
   }
 
-  bool GetKey(bool first, KeyModels* models, BitReader* bits, Key* key) const {
+  FLEETBLAME_INLINE bool GetKey(bool first, KeyModels* models, BitReader* bits, Key* key) const {
     size_t change = 0;
     if (!first) {
       uint64_t back = models->first_change.Get(bits);
@@ -576,7 +620,7 @@ class Decoder {
     return (op & 15) <= v1::Operation_MAX && (op >> 4) <= v1::Confidence_MAX;
   }
 
-  bool GetPlain(BitReader* bits, size_t column, Key* key) const {
+  FLEETBLAME_INLINE bool GetPlain(BitReader* bits, size_t column, Key* key) const {
     (*key)[column] = 0;
     int width = widths_[column];
     if (width == 0) return true;
@@ -592,17 +636,64 @@ class Decoder {
     return (*key)[column] < sizes_[column];
   }
 
-  static uint64_t GetMantissa(int width, BitReader* bits) {
+  FLEETBLAME_INLINE static uint64_t GetMantissa(int width, BitReader* bits) {
     if (width <= 1) return static_cast<uint64_t>(width);
     return uint64_t{1} << (width - 1) | bits->Get(width - 1);
   }
 
-  static bool GetSum(int64_t ios_width, int64_t* last, RiceModel* model, BitReader* bits,
-                     uint64_t* sum) {
+  FLEETBLAME_INLINE static bool GetSum(int64_t ios_width, int64_t* last, RiceModel* model,
+                                       BitReader* bits, uint64_t* sum) {
     int64_t width = UnZigZag(model->Get(bits)) + ios_width + *last;
     if (width < 0 || width > 64) return false;
     *last = width - ios_width;
     *sum = GetMantissa(static_cast<int>(width), bits);
+    return true;
+  }
+
+  FLEETBLAME_INLINE static bool GetDense(uint64_t total, bool orderly, int64_t bucket,
+                                         HistogramModels* m, uint64_t* free, uint32_t* size,
+                                         uint32_t** deltas, uint64_t** counts, BitReader* bits) {
+    const size_t context = IosContext(total);
+    const uint64_t lowest = m->lowest[context].Get(bits);
+    bucket -= orderly ? static_cast<int64_t>(std::min(lowest, kFarAway)) : UnZigZag(lowest);
+    const uint64_t span = m->span[context].Get(bits);
+    if (bucket < 0 || bucket >= kHistogramBuckets || span >= kHistogramBuckets ||
+        bucket + static_cast<int64_t>(span) >= kHistogramBuckets) {
+      return false;
+    }
+    std::array<uint32_t, kHistogramBuckets + 2> steps;
+    uint64_t left = 0;
+    steps[left++] = static_cast<uint32_t>(bucket);
+    uint64_t last = 0;  // all of it counted from the lowest
+    for (uint64_t at = 1; at < span; at += kMaskBits) {
+      uint64_t mask = bits->Get(static_cast<int>(std::min(kMaskBits, span - at)));
+      for (; mask != 0; mask &= mask - 1) {
+        const uint64_t here = at + static_cast<uint64_t>(std::countr_zero(mask));
+        steps[left++] = static_cast<uint32_t>(here - last);
+        last = here;
+      }
+    }
+    if (span > 0) steps[left++] = static_cast<uint32_t>(span - last);
+    if (left > *free || left > total) return false;
+    *free -= left;
+    *size = static_cast<uint32_t>(left);
+    std::copy_n(steps.begin(), left, *deltas);
+    *deltas += left;
+    uint64_t excess = total - left;
+    const int k = ShareParameter(excess, left);
+    uint64_t* count = *counts;
+    *counts += left;
+    if (excess == 0) {
+      std::fill_n(count, left, 1);
+      return true;
+    }
+    for (; left > 1; --left) {
+      const uint64_t more = bits->GetRice(k);
+      if (more > excess) return false;
+      excess -= more;
+      *count++ = more + 1;
+    }
+    *count = excess + 1;
     return true;
   }
 
@@ -618,42 +709,55 @@ class Decoder {
     uint64_t free = buckets;
     BitReader bits(in);
     HistogramModels m;
+    const bool total_is_ios = flags_ & flags.total_is_ios;
+    const bool orderly = flags_ & flags.orderly;
+    const uint64_t* ios = b_.ios().data();
+    const uint64_t* sum = sums.data();
     for (int row = 0; row < rows_; ++row) {
-      uint64_t total = b_.ios(row);
-      if (!(flags_ & flags.total_is_ios)) {
-        total += static_cast<uint64_t>(UnZigZag(m.total.Get(&bits)));
-      }
+      uint64_t total = ios[row];
+      if (!total_is_ios) total += static_cast<uint64_t>(UnZigZag(m.total.Get(&bits)));
       if (total == 0) continue;
+      int64_t bucket = MeanBucket(sum[row], ios[row]);
+      if (total == 1 && orderly) {
+        if (free == 0) return false;
+        --free;
+        size[row] = 1;
+        *delta++ = static_cast<uint32_t>(bucket);
+        *count++ = 1;
+        continue;
+      }
+      if (total >= kDenseTotal) {
+        if (!GetDense(total, orderly, bucket, &m, &free, &size[row], &delta, &count, &bits)) {
+          return false;
+        }
+        continue;
+      }
       const size_t context = IosContext(total);
       uint64_t left = 1 + (total > 1 ? m.buckets[context].Get(&bits) : 0);
       if (left > free || left > total) return false;
       free -= left;
       size[row] = static_cast<uint32_t>(left);
       uint64_t excess = total - left;
-      int64_t bucket = MeanBucket(sums.Get(row), b_.ios(row));
-      if (!(flags_ & flags.orderly)) {
-        bucket -= UnZigZag(m.lowest[context].Get(&bits));
-      } else if (total > 1) {
-        bucket -= static_cast<int64_t>(std::min<uint64_t>(m.lowest[context].Get(&bits), 1 << 20));
-      }
-      int64_t step = bucket;
-      while (true) {
-        if (bucket < 0 || bucket >= kHistogramBuckets) return false;
-        *delta++ = static_cast<uint32_t>(step);
-        uint64_t more = excess;
-        if (left > 1 && excess > 0) {
+      const uint64_t lowest = m.lowest[context].Get(&bits);
+      bucket -= orderly ? static_cast<int64_t>(std::min(lowest, kFarAway)) : UnZigZag(lowest);
+      if (bucket < 0 || bucket >= kHistogramBuckets) return false;
+      *delta++ = static_cast<uint32_t>(bucket);
+      RiceModel distance = m.distance[context];
+      for (; left > 1; --left) {
+        uint64_t more = 0;
+        if (excess > 0) {
           more = bits.GetRice(ShareParameter(excess, left));
           if (more > excess) return false;
           excess -= more;
-        } else if (left > 1) {
-          more = 0;
         }
         *count++ = more + 1;
-        if (--left == 0) break;
-        step =
-            1 + static_cast<int64_t>(std::min<uint64_t>(m.distance[context].Get(&bits), 1 << 20));
-        bucket += step;
+        const uint64_t step = 1 + std::min(distance.GetSecond(&bits), kFarAway);
+        bucket += static_cast<int64_t>(step);
+        if (bucket >= kHistogramBuckets) return false;
+        *delta++ = static_cast<uint32_t>(step);
       }
+      *count++ = excess + 1;
+      m.distance[context] = distance;
     }
     return free == 0 && !bits.overrun();
   }
@@ -691,6 +795,26 @@ absl::Status DecodeRows(std::string_view value, v1::RowBlock* rows, uint64_t* sp
     return absl::DataLossError("a stored block of rows has an unknown encoding");
   }
   if (!rows->ParseFromArray(value.data(), static_cast<int>(value.size()))) return Damaged();
+  return absl::OkStatus();
+}
+
+absl::Status MentionsIntents(std::string_view value, std::span<const uint32_t> intents,
+                             bool* mentioned) {
+  *mentioned = true;
+  uint64_t span_ns = 0;
+  if (value.empty() || value.front() != static_cast<char>(kEncodingBits)) return absl::OkStatus();
+  value.remove_prefix(1);
+  if (!TakeVarint(&value, &span_ns)) return Damaged();
+  for (int i = 0; i < kHeaderNumbers; ++i) {
+    uint64_t ignored = 0;
+    if (!TakeVarint(&value, &ignored)) return Damaged();
+  }
+  Column32 table;
+  BitReader bits(value);
+  if (!GetTable(&bits, &table)) return Damaged();
+  *mentioned = std::any_of(table.begin(), table.end(), [intents](uint32_t n) {
+    return n != 0 && std::binary_search(intents.begin(), intents.end(), n);
+  });
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #define AGGREGATOR_STORE_ROW_CODEC_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ std::string EncodeRows(const v1::RowBlock& rows, uint64_t span_ns);
 // Fills `*rows` and `*span_ns`; the block is valid. Without `histograms` it has none.
 absl::Status DecodeRows(std::string_view value, v1::RowBlock* rows, uint64_t* span_ns,
                         bool histograms = true);
+
+// Whether any row of an encoded block may name one of `intents` (sorted), without reading the rows.
+absl::Status MentionsIntents(std::string_view value, std::span<const uint32_t> intents,
+                             bool* mentioned);
 
 }  // namespace fleetblame::aggregator
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the aggregator keeps, and the two ways of asking for it: one host over time, one intent over
-// the fleet. The implementation is RocksDB (rocks_store.h); nothing outside this folder may name it.
-// docs/store-format.md explains keys and column families.
+// the fleet. The implementation is RocksDB (rocks_store.h); nothing outside this folder may name
+// it. docs/store-format.md explains keys and column families.
 //
 // Numbers (HostNumber, IntentNumber, ...) are the store's own dictionary: dense, never reused,
 // meaningful only within one store. 0 is "none".
@@ -35,8 +35,8 @@ using DeviceNumber = uint32_t;
 using FileNumber = uint32_t;
 
 // Resolutions. kRaw is whatever windows the agents cut (10 s by default).
-enum class Level : uint8_t { kRaw = 0, k1m = 1, k10m = 2, k1h = 3, k1d = 4 };
-inline constexpr int kLevels = 5;
+enum class Level : uint8_t { kRaw = 0, k1m = 1, k10m = 2, k1h = 3, k6h = 4, k1d = 5 };
+inline constexpr int kLevels = 6;
 // Length of a bucket; 0 for kRaw.
 uint64_t LevelNs(Level level);
 
@@ -56,17 +56,17 @@ struct HostRecord {
 // A batch on its way in: decoded, its RowBlock validated (ValidateRowBlock).
 struct IncomingBatch {
   HostNumber host = 0;
-  const v1::Batch* batch = nullptr;     // `rows` is not looked at
-  const v1::RowBlock* rows = nullptr;   // tables hold the agent's numbers
+  const v1::Batch* batch = nullptr;    // `rows` is not looked at
+  const v1::RowBlock* rows = nullptr;  // tables hold the agent's numbers
 };
 
 struct AppendResult {
   enum class Outcome {
-    kDurable,           // on disk now
-    kDuplicate,         // seq <= durable seq: was on disk before, nothing changed
-    kOutOfOrder,        // seq > durable seq + 1: an earlier batch is missing
-    kNeedDefinitions,   // `need` says which; nothing of this batch was written
-    kInvalid,           // can never be taken; `error` says why
+    kDurable,          // on disk now
+    kDuplicate,        // seq <= durable seq: was on disk before, nothing changed
+    kOutOfOrder,       // seq > durable seq + 1: an earlier batch is missing
+    kNeedDefinitions,  // `need` says which; nothing of this batch was written
+    kInvalid,          // can never be taken; `error` says why
   };
   Outcome outcome = Outcome::kDurable;
   uint64_t durable_seq = 0;  // of this host and spool epoch, afterwards
@@ -92,6 +92,12 @@ struct ScanRange {
   Level coarsest = Level::k1d;
   // Without, the blocks of a scan may lack their histograms, and come up to three times as fast.
   bool histograms = true;
+  // ScanHosts shows at most one block of each host.
+  bool one_block_a_host = false;
+  // ScanFleet and ScanIntents show only what belongs to one of `parts` parts of the fleet; which
+  // hosts make up a part is the store's business. For scans of several threads.
+  uint32_t part = 0;
+  uint32_t parts = 1;
 };
 
 struct StoredGap {
@@ -145,13 +151,14 @@ class ReadView {
   };
   virtual absl::StatusOr<SeenSpan> IntentSeen(IntentNumber number) const = 0;
 
+  // `hosts` of these three: sorted.
   virtual absl::StatusOr<std::vector<StoredGap>> Gaps(std::span<const HostNumber> hosts,
                                                       const ScanRange& range) const = 0;
   virtual absl::StatusOr<std::vector<StoredCoverage>> Coverage(std::span<const HostNumber> hosts,
                                                                const ScanRange& range) const = 0;
   // Loss counters summed over hosts and range.
-  virtual absl::StatusOr<std::map<std::string, uint64_t>> Losses(
-      std::span<const HostNumber> hosts, const ScanRange& range) const = 0;
+  virtual absl::StatusOr<std::map<std::string, uint64_t>> Losses(std::span<const HostNumber> hosts,
+                                                                 const ScanRange& range) const = 0;
 };
 
 class Store {
@@ -170,7 +177,8 @@ class Store {
   // coverage, gaps, losses and the new high-water marks in one atomic, fsynced write. One result a
   // batch. An error status means that nothing of it was written and the store is read-only now
   // (disk full, IO error); it tries to recover by itself.
-  virtual absl::StatusOr<std::vector<AppendResult>> Append(std::span<const IncomingBatch> batches) = 0;
+  virtual absl::StatusOr<std::vector<AppendResult>> Append(
+      std::span<const IncomingBatch> batches) = 0;
   // Definitions that came apart from a batch, in answer to Need. Durable on return.
   virtual absl::Status AddDefinitions(HostNumber host, const v1::Definitions& definitions) = 0;
   // A gap that the aggregator itself noticed. Durable on return.
@@ -192,7 +200,8 @@ class Store {
 
   // ---- upkeep
   // Brings rollups up to date and drops what retention no longer wants; called every few seconds by
-  // the aggregator's upkeep thread. Returns when there is nothing left to do or `budget_ns` is over.
+  // the aggregator's upkeep thread. Returns when there is nothing left to do or `budget_ns` is
+  // over.
   virtual absl::Status Upkeep(uint64_t now_unix_ns, uint64_t budget_ns) = 0;
   // Name to value, for /metrics: rows, bytes on disk, interned definitions, pending rollups, ...
   virtual std::map<std::string, double> Gauges() const = 0;

@@ -49,6 +49,7 @@ struct Settings {
   int scan_rows = 50;
   bool ingest = true;
   bool scan = true;
+  bool keep = false;  // the store that ingest filled
 };
 
 [[noreturn]] void Fail(const std::string& what) {
@@ -202,7 +203,7 @@ void BenchIngest(const Settings& settings) {
       "rows for that)\n",
       static_cast<double>(DirectoryBytes(options.path, true)) / static_cast<double>(rows),
       (CpuSeconds(RUSAGE_SELF) - compact_cpu) / mrows);
-  std::filesystem::remove_all(options.path);
+  if (!settings.keep) std::filesystem::remove_all(options.path);
 }
 
 // A day of a fleet: ten-minute windows, and ten-second ones where a range of 24 h has its edges.
@@ -325,10 +326,12 @@ int Main(int argc, char** argv) {
     } else if (TakeFlag(argv[i], "--only", &value)) {
       settings.ingest = value == "ingest";
       settings.scan = value == "scan";
+    } else if (std::strcmp(argv[i], "--keep") == 0) {
+      settings.keep = true;
     } else {
       Fail(absl::StrCat(
           "unknown argument ", argv[i],
-          "; known: --dir= --hosts= --minutes= --group= --queries= --only=ingest|scan"));
+          "; known: --dir= --hosts= --minutes= --group= --queries= --only=ingest|scan --keep"));
     }
   }
   if (settings.hosts < 1 || settings.minutes < 1 || settings.group < 1 || settings.queries < 1) {

@@ -26,6 +26,8 @@ uint64_t BucketNs(Level level) {
       return 600 * kSecondNs;
     case Level::k1h:
       return 3600 * kSecondNs;
+    case Level::k6h:
+      return 6 * 3600 * kSecondNs;
     case Level::k1d:
       return 86400 * kSecondNs;
   }
@@ -156,11 +158,17 @@ class FakeStore::View : public ReadView {
 
   absl::Status ScanHosts(std::span<const HostNumber> hosts, const ScanRange& range,
                          const BlockSink& sink) const override {
+    HostNumber last = 0;
     Scan(
         [hosts](const WindowRows& w) {
           return std::binary_search(hosts.begin(), hosts.end(), w.host);
         },
-        range, false, sink);
+        range, false,
+        [&](const ScannedBlock& block) {
+          if (range.one_block_a_host && block.host == last) return true;
+          last = block.host;
+          return sink(block);
+        });
     return absl::OkStatus();
   }
 
@@ -170,17 +178,18 @@ class FakeStore::View : public ReadView {
       return std::binary_search(intents.begin(), intents.end(), n);
     };
     Scan(
-        [wanted](const WindowRows& w) {
-          return std::any_of(w.rows.begin(), w.rows.end(), [&](const BlockRow& r) {
-            return wanted(r.dirtier_intent) || wanted(r.issuer_intent);
-          });
+        [wanted, range](const WindowRows& w) {
+          return InPart(w, range) &&
+                 std::any_of(w.rows.begin(), w.rows.end(), [&](const BlockRow& r) {
+                   return wanted(r.dirtier_intent) || wanted(r.issuer_intent);
+                 });
         },
         range, false, sink);
     return absl::OkStatus();
   }
 
   absl::Status ScanFleet(const ScanRange& range, const BlockSink& sink) const override {
-    Scan([](const WindowRows&) { return true; }, range, true, sink);
+    Scan([range](const WindowRows& w) { return InPart(w, range); }, range, true, sink);
     return absl::OkStatus();
   }
 
@@ -280,6 +289,10 @@ class FakeStore::View : public ReadView {
   };
   // What one block is made of: host, where it begins, its level, and for raw windows where it ends.
   using PartKey = std::tuple<HostNumber, uint64_t, int, uint64_t>;
+
+  static bool InPart(const WindowRows& w, const ScanRange& range) {
+    return w.host % range.parts == range.part;
+  }
 
   void Scan(const std::function<bool(const WindowRows&)>& wanted, const ScanRange& range,
             bool fleet, const BlockSink& sink) const {
