@@ -10,30 +10,22 @@
 
 #include "bpf/stack.bpf.h"
 
-/* Small per-CPU caches before the tables: the same few threads run again and again. */
+/* Small per-CPU caches before the tables: the same few threads run again and again. They hold ids
+ * alone; whose these are is asked of the entry itself, so it does not matter who else writes here.
+ */
 #define ACTOR_CACHE 64
 #define ACT_CACHE 128
-struct actor_cache {
-  struct fb_actor_key key;
-  u32 id;
-  u32 epoch;
-};
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, ACTOR_CACHE);
   __type(key, u32);
-  __type(value, struct actor_cache);
+  __type(value, u32);
 } actor_cache SEC(".maps");
-struct act_cache {
-  struct fb_act_key key;
-  u32 id;
-  u32 epoch;
-};
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, ACT_CACHE);
   __type(key, u32);
-  __type(value, struct act_cache);
+  __type(value, u32);
 } act_cache SEC(".maps");
 
 static __always_inline bool same_actor(const struct fb_actor_key* a, const struct fb_actor_key* b) {
@@ -165,18 +157,17 @@ static __always_inline u32 current_actor(struct scratch* s) {
   const u64* words = (const void*)key;
   u64 mix = (words[0] ^ words[1] ^ (words[2] << 7) ^ words[3]) * 0x9E3779B97F4A7C15ull;
   u32 slot = (mix >> 40) & (ACTOR_CACHE - 1);
-  struct actor_cache* cached = bpf_map_lookup_elem(&actor_cache, &slot);
-  if (cached && cached->epoch == live.epoch && same_actor(&cached->key, key)) {
-    u32 id = cached->id;
-    if (id) return id;
+  u32* cached = bpf_map_lookup_elem(&actor_cache, &slot);
+  if (!cached) return 0;
+  u32 id = *cached;
+  u32 index = id & FB_ID_INDEX_MASK;
+  struct fb_actor* actor = bpf_map_lookup_elem(&actors, &index);
+  if (actor && id && actor->id == id && same_actor(&actor->key, key)) {
+    touch(&actor->epoch);
+    return id;
   }
-  u32 id = intern_actor(s->level);
-  if (cached && id) {
-    cached->epoch = 0;
-    cached->key = *key;
-    cached->id = id;
-    cached->epoch = live.epoch;
-  }
+  id = intern_actor(s->level);
+  *cached = id;
   return id;
 }
 
@@ -206,26 +197,6 @@ __noinline u32 intern_act_slow(u32 actor, u32 stack) {
   return id;
 }
 
-static __always_inline u32 intern_act(u32 actor, u32 stack) {
-  if (!actor) return 0;
-  u32 slot = ((actor * 0x9E3779B1u) ^ (stack * 0x85EBCA77u)) >> 25;
-  struct act_cache* cached = bpf_map_lookup_elem(&act_cache, &slot);
-  if (cached && cached->epoch == live.epoch && cached->key.actor == actor &&
-      cached->key.stack == stack) {
-    u32 id = cached->id;
-    if (id) return id;
-  }
-  u32 id = intern_act_slow(actor, stack);
-  if (cached && id) {
-    cached->epoch = 0;
-    cached->key.actor = actor;
-    cached->key.stack = stack;
-    cached->id = id;
-    cached->epoch = live.epoch;
-  }
-  return id;
-}
-
 /* What an act id stands for; 0 when it was reclaimed. */
 static __always_inline struct fb_act* act_of(u32 id) {
   u32 index = id & FB_ID_INDEX_MASK;
@@ -234,6 +205,19 @@ static __always_inline struct fb_act* act_of(u32 id) {
   if (!act || act->id != id) return 0;
   touch(&act->epoch);
   return act;
+}
+
+static __always_inline u32 intern_act(u32 actor, u32 stack) {
+  if (!actor) return 0;
+  u32 slot = ((actor * 0x9E3779B1u) ^ (stack * 0x85EBCA77u)) >> 25;
+  u32* cached = bpf_map_lookup_elem(&act_cache, &slot);
+  if (!cached) return 0;
+  u32 id = *cached;
+  struct fb_act* act = act_of(id);
+  if (act && act->key.actor == actor && act->key.stack == stack) return id;
+  id = intern_act_slow(actor, stack);
+  *cached = id;
+  return id;
 }
 
 /* The act of the running thread at this hook. */

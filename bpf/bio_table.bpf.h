@@ -8,17 +8,11 @@
 
 #include "bpf/maps.bpf.h"
 
-/*
- * Before 5.12 the kernel refuses a program that holds a compare-and-swap anywhere, even where it
- * never runs. So everything is compiled twice, the second time without; the loader takes that
- * object for such kernels. There all bios are in the hash map.
- */
+/* Without compare-and-swap all bios are in the hash map. */
 #ifdef FB_NO_COMPARE_AND_SWAP
 #define BIO_BUCKETS 0
-#define CLAIM(place, value) false
 #else
 #define BIO_BUCKETS config.bio_buckets
-#define CLAIM(place, value) (__sync_val_compare_and_swap(place, 0, value) == 0)
 #endif
 
 static __always_inline u32 bio_bucket_number(u64 bio) {

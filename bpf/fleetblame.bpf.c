@@ -80,7 +80,7 @@ static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 
       task->range_last = last;
     }
   }
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -168,7 +168,7 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
       touch_inode(s, task, inode, &key, act, tid);
     if (btrfs && !again) ledger_add(key.dev, 0, act, pages, fs_owner(inode->i_sb));
   }
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -230,7 +230,7 @@ int block_dirty_buffer(u64* ctx) {
     if (mine && !stack_has_flag(mine->key.stack, FB_STACK_RAW_DEVICE))
       ledger_add(bdev->bd_dev, 0, act, 1, 0);
   }
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -261,7 +261,7 @@ int jbd2_handle_stats(u64* ctx) {
   u64 era = journal_era(dev, transaction);
   ledger_add(dev, transaction, act, blocks, era);
   ledger_add(dev, 0, act, blocks, era);
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -324,7 +324,7 @@ int xfs_trans_log_buf(u64* ctx) {
     record_blocks(disk, start + at, (u64)bytes | ((u64)owner << 32), who, who ? 0 : part);
     ledger_add(part, 0, act, 2, fs);
   }
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -339,7 +339,7 @@ int xfs_trans_commit(u64* ctx) {
   u32 act = working_for(ctx, s, task, HOOK_XFS_COMMIT, &tid);
   struct super_block* sb = BPF_CORE_READ(trans, t_mountp, m_super);
   ledger_add(BPF_CORE_READ(sb, s_bdev, bd_dev), 0, act, 1, fs_owner(sb));
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -460,7 +460,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   u32 dev = disk_number(bio_disk(bio));
   const struct fb_device* device = device_of(dev);
   if (!device || !device->watched) {
-    leave();
+    leave(s);
     return 0;
   }
   struct fb_origin* o = &s->origin;
@@ -469,7 +469,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->issue_ns = 0;
   o->sector = bio->bi_iter.bi_sector;
   o->bytes = bio->bi_iter.bi_size;
-  o->request_bytes = 0;
+  o->merged = 0;
   o->done_bytes = 0;
   o->dev = dev;
   o->opf = bio->bi_opf;
@@ -532,7 +532,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     o->shares = 1;
   }
   if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
-  leave();
+  leave(s);
   return 0;
 }
 
@@ -547,7 +547,7 @@ static __always_inline int on_split(struct bio* front) {
   if (!s) return 0;
   struct fb_origin* parent = bio_find(plain_address(s, front->bi_private));
   if (!parent) {
-    leave();
+    leave(s);
     return 0;
   }
   struct fb_origin* o = &s->origin;
@@ -584,7 +584,7 @@ static __always_inline int on_split(struct bio* front) {
     forget_old_bio(key);
     if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
   }
-  leave();
+  leave(s);
   return 0;
 }
 SEC("tp_btf/block_split")
@@ -592,14 +592,27 @@ int block_split(u64* ctx) { return on_split((struct bio*)ctx[0]); }
 SEC("tp_btf/block_split")
 int block_split_q(u64* ctx) { return on_split((struct bio*)ctx[1]); }
 
+/* The bios of a request after its first. */
+__noinline int issue_merged(u64 bio, u64 now) {
+  for (u32 i = 0; i < 1024; ++i) {
+    bio = (u64)LOAD(struct bio, bio, bi_next);
+    if (!bio) break;
+    struct fb_origin* o = bio_find(bio);
+    if (!o || o->issue_ns) continue;
+    o->issue_ns = now;
+    o->merged = 1;
+  }
+  return 0;
+}
+
 static __always_inline int on_issue(struct request* rq) {
   u64 key = (u64)LOAD(struct request, rq, bio);
   if (!key) return 0;
   struct fb_origin* o = bio_find(key);
-  if (o && !o->issue_ns) {
-    o->issue_ns = bpf_ktime_get_boot_ns();
-    o->request_bytes = rq->__data_len;
-  }
+  if (!o || o->issue_ns) return 0;
+  u64 now = bpf_ktime_get_boot_ns();
+  o->issue_ns = now;
+  if (LOAD(struct bio, key, bi_next)) issue_merged(key, now);
   return 0;
 }
 SEC("tp_btf/block_rq_issue")
@@ -697,7 +710,7 @@ static __noinline int pass_on(u64 from, u64 to) {
   next->queue_ns = old->queue_ns;
   next->issue_ns = old->issue_ns;
   next->requeues += old->requeues;
-  next->request_bytes = old->request_bytes;
+  next->merged = 0;
   return 0;
 }
 

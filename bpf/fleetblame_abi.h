@@ -207,7 +207,7 @@ struct fb_share {
 
 struct fb_origin {
   fb_u64 queue_ns;
-  fb_u64 issue_ns; /* only in the first bio of a request, as is request_bytes */
+  fb_u64 issue_ns; /* 0 = not yet given to the driver */
   fb_u64 sector;
   fb_u32 bytes;
   fb_u32 done_bytes;
@@ -222,7 +222,7 @@ struct fb_origin {
   fb_u8 reason;
   fb_u8 shares;
   fb_u8 reserved;
-  fb_u32 request_bytes;
+  fb_u32 merged; /* an earlier bio of its request stands for the IO */
   fb_u32 reserved2;
   /* Filled in when the bio is done. */
   fb_u32 ios; /* 1 if an IO ends with this bio */
@@ -370,7 +370,7 @@ struct fb_config {
   fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
   fb_u32 bio_buckets; /* of the bio table, a power of two; 0 = this kernel cannot use it */
   fb_u32 hot_rows; /* per CPU, a power of two; 0 = a hook may interrupt itself on this kernel */
-  fb_u32 reserved;
+  fb_u32 preemptible; /* other threads may run on a CPU while a hook does */
   fb_u32 in_place; /* the kernel has bpf_rdonly_cast */
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
   struct {

@@ -126,6 +126,17 @@ struct {
   __type(value, u64);
 } counters SEC(".maps");
 
+/*
+ * Before 5.12 the kernel refuses a program that holds a compare-and-swap anywhere, even where it
+ * never runs. So everything is compiled twice, the second time without; the loader takes that
+ * object for such kernels.
+ */
+#ifdef FB_NO_COMPARE_AND_SWAP
+#define CLAIM(place, value) false
+#else
+#define CLAIM(place, value) (__sync_val_compare_and_swap(place, 0, value) == 0)
+#endif
+
 static __always_inline void count(u32 which) {
   u64* counter = bpf_map_lookup_elem(&counters, &which);
   if (counter) *counter += 1;
@@ -156,8 +167,9 @@ struct known_stack {
 /* Candidates for one hook in one system call. */
 #define KNOWN_WAYS 8
 struct known_set {
-  u32 recent; /* way that was right last */
-  u32 next;   /* way to give up next */
+  u32 learning; /* somebody is writing to it */
+  u32 recent;   /* way that was right last */
+  u32 next;     /* way to give up next */
   struct known_stack way[KNOWN_WAYS];
 };
 #define KNOWN_SETS 64
@@ -215,12 +227,16 @@ struct {
   __type(key, u32);
   __type(value, struct scratch);
 } scratches SEC(".maps");
+/* Which pieces are taken. */
+struct scratch_use {
+  u32 taken[SCRATCH_LEVELS];
+};
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1);
   __type(key, u32);
-  __type(value, u32);
-} nesting SEC(".maps");
+  __type(value, struct scratch_use);
+} scratch_uses SEC(".maps");
 
 /* Never written: what new entries are made from. */
 struct blank {
@@ -241,24 +257,30 @@ static __always_inline const struct blank* blank(void) {
 /* Takes a piece of scratch memory. Every hook that got one gives it back with leave(). */
 static __always_inline struct scratch* enter(void) {
   u32 zero = 0;
-  u32* level = bpf_map_lookup_elem(&nesting, &zero);
-  if (!level) return 0;
-  u32 mine = *level;
-  if (mine >= SCRATCH_LEVELS) {
-    count(FB_COUNTER_nested);
-    return 0;
+  struct scratch_use* use = bpf_map_lookup_elem(&scratch_uses, &zero);
+  if (!use) return 0;
+  for (u32 level = 0; level < SCRATCH_LEVELS; ++level) {
+    if (use->taken[level]) continue;
+    if (config.preemptible) {
+      /* Another thread's hook may come in between, and outlast this one. */
+      if (!CLAIM(&use->taken[level], 1)) continue;
+    } else {
+      /* Only an interrupt's hook may, and it has gone when we go on. */
+      use->taken[level] = 1;
+    }
+    u32 mine = level;
+    struct scratch* s = bpf_map_lookup_elem(&scratches, &mine);
+    if (s) s->level = mine;
+    return s;
   }
-  struct scratch* s = bpf_map_lookup_elem(&scratches, &mine);
-  if (!s) return 0;
-  *level = mine + 1;
-  s->level = mine;
-  return s;
+  count(FB_COUNTER_nested);
+  return 0;
 }
 
-static __always_inline void leave(void) {
+static __always_inline void leave(const struct scratch* s) {
   u32 zero = 0;
-  u32* level = bpf_map_lookup_elem(&nesting, &zero);
-  if (level && *level) *level -= 1;
+  struct scratch_use* use = bpf_map_lookup_elem(&scratch_uses, &zero);
+  if (use) use->taken[s->level & (SCRATCH_LEVELS - 1)] = 0;
 }
 
 /* The address in a typed pointer as a plain number, which may be handed to global functions. */

@@ -42,7 +42,7 @@ static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
   u32 index = device->index * FB_OP_COUNT + (op & (FB_OP_COUNT - 1));
   struct fb_lost* cell = bpf_map_lookup_elem(&lost, &index);
   if (!cell) return;
-  ADD(cell->bytes, bytes);
+  if (bytes) ADD(cell->bytes, bytes);
   /* Adding a constant 0 becomes an atomic or, which kernels before 5.12 refuse. */
   if (ios) ADD(cell->ios, ios);
 }
@@ -205,17 +205,10 @@ static __noinline int rescale(struct fb_origin* o, u32 bytes) {
 __noinline int charge_missed(u64 bio) {
   struct fb_origin* o = bio_find(bio);
   if (!o) return 0;
-  u32 bytes = o->bytes;
-  u32 whole = o->request_bytes;
   count(FB_COUNTER_end_missed);
-  if (whole < bytes) {
-    rescale(o, whole);
-    bytes = whole;
-  }
   o->ios = 0;
-  if (bytes) charge_origin(o, bio, false);
-  /* The IO itself, and what the request held besides this bio. */
-  count_lost(o->dev, o->op, whole - bytes, 1);
+  if (o->bytes) charge_origin(o, bio, false);
+  if (!o->merged) count_lost(o->dev, o->op, 0, 1);
   return 0;
 }
 

@@ -304,6 +304,7 @@ __noinline u32 learn_stack(u32 level, int bytes) {
   u32 index = known_set_index(s->key);
   struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
   if (!set) return stack;
+  if (config.preemptible && !CLAIM(&set->learning, 1)) return stack;
   u32 way = set->next & (KNOWN_WAYS - 1);
   set->next = way + 1;
   struct known_stack* known = &set->way[way];
@@ -312,6 +313,7 @@ __noinline u32 learn_stack(u32 level, int bytes) {
   known->key = 0;
   bpf_probe_read_kernel(&known->stack, sizeof(*known) - sizeof(known->key), &s->learnt.stack);
   known->key = s->key;
+  set->learning = 0;
   return stack;
 }
 

@@ -570,15 +570,12 @@ fb_row_key BpfTracer::RowKeyOf(const fb_origin& origin, const fb_share& share) {
 // Its bytes and who caused them are known; how long it took is not, so the IO itself counts as
 // lost.
 void BpfTracer::AddMissedEnd(const fb_origin& origin, Snapshot* snapshot) {
-  uint64_t left = origin.request_bytes;
   for (uint32_t i = 0; i < std::min<uint32_t>(origin.shares, FB_SHARES); ++i) {
     fb_row values{};
-    values.bytes = std::min<uint64_t>(origin.share[i].bytes, left);
-    if (values.bytes == 0) continue;
-    left -= values.bytes;
-    AddRow(RowKeyOf(origin, origin.share[i]), values, snapshot);
+    values.bytes = origin.share[i].bytes;
+    if (values.bytes != 0) AddRow(RowKeyOf(origin, origin.share[i]), values, snapshot);
   }
-  AddLost(FromKernelDevice(origin.dev), origin.op, left, 1, snapshot);
+  if (origin.merged == 0) AddLost(FromKernelDevice(origin.dev), origin.op, 0, 1, snapshot);
 }
 
 // An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it is
@@ -595,7 +592,7 @@ int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, S
       [&](const fb_origin& origin) {
         AddMissedEnd(origin, snapshot);
         ++missed_ends_;
-        found += origin.request_bytes;
+        found += origin.bytes;
       });
   return found;
 }
