@@ -134,7 +134,10 @@ struct Pool {
   uint64_t total = 0;
   std::array<uint16_t, kHistogramBuckets> bucket;
   std::array<uint64_t, kHistogramBuckets> count;
-  std::array<uint64_t, kHistogramBuckets> claim;
+  // The claim: which buckets, as places in the arrays above, and how many of each.
+  size_t claims = 0;
+  std::array<uint16_t, kHistogramBuckets> claim_at;
+  std::array<uint64_t, kHistogramBuckets> claim_count;
   Bounds bounds;  // of all IOs that are left
   Bounds claim_bounds;
 
@@ -155,9 +158,13 @@ struct Pool {
     }
     return total < kMaxCount;
   }
+  void PutClaim(size_t at, uint64_t n) {
+    claim_at[claims] = static_cast<uint16_t>(at);
+    claim_count[claims++] = n;
+  }
   // Notes what a window has; false when that is not there.
   bool Claim(uint32_t buckets, const uint32_t* deltas, const uint64_t* counts) {
-    std::fill_n(claim.begin(), size, 0);
+    claims = 0;
     uint32_t at = 0;
     size_t p = 0;
     for (uint32_t i = 0; i < buckets; ++i) {
@@ -165,29 +172,34 @@ struct Pool {
       if (counts[i] == 0) continue;
       while (p < size && bucket[p] < at) ++p;
       if (p == size || bucket[p] != at || counts[i] > count[p]) return false;
-      claim[p] = counts[i];
+      PutClaim(p, counts[i]);
     }
     return true;
   }
-  void ClaimAll() { std::copy_n(count.begin(), size, claim.begin()); }
+  void ClaimAll() {
+    claims = 0;
+    for (size_t i = 0; i < size; ++i) PutClaim(i, count[i]);
+  }
   // Bounds of the claim; TakeClaim relies on them.
   const Bounds& BoundClaim() {
     claim_bounds = Bounds();
-    for (size_t i = 0; i < size; ++i) {
-      if (claim[i] != 0) claim_bounds.Add(bucket[i], claim[i]);
-    }
+    for (size_t i = 0; i < claims; ++i) claim_bounds.Add(bucket[claim_at[i]], claim_count[i]);
     return claim_bounds;
   }
   void TakeClaim() {
     bounds.lower -= claim_bounds.lower;
     bounds.width -= claim_bounds.width;
-    size_t kept = 0;
-    for (size_t i = 0; i < size; ++i) {
-      total -= claim[i];
-      const uint64_t left = count[i] - claim[i];
-      if (left == 0) continue;
+    size_t kept = size;  // as far as no bucket is empty
+    for (size_t i = 0; i < claims; ++i) {
+      const size_t at = claim_at[i];
+      total -= claim_count[i];
+      count[at] -= claim_count[i];
+      if (count[at] == 0 && kept == size) kept = at;
+    }
+    for (size_t i = kept; i < size; ++i) {
+      if (count[i] == 0) continue;
       bucket[kept] = bucket[i];
-      count[kept++] = left;
+      count[kept++] = count[i];
     }
     size = kept;
   }
@@ -205,23 +217,29 @@ struct Models {
 // Which of the pool `wanted` IOs are: how many buckets are passed over, and how many of the next.
 template <typename Coder>
 bool CodeClaim(Coder* c, Pool* pool, uint64_t wanted) {
-  if constexpr (Coder::kReading) std::fill_n(pool->claim.begin(), pool->size, 0);
+  if constexpr (Coder::kReading) pool->claims = 0;
+  auto put = [pool](size_t at, uint64_t n) {
+    if constexpr (Coder::kReading) pool->PutClaim(at, n);
+  };
   uint64_t there = pool->total;
   size_t at = 0;
+  size_t done = 0;  // claims written
   while (wanted > 0) {
     const size_t left = pool->size - at;
     if (wanted > there || left == 0) return false;
     if (wanted == there) {
-      for (; at < pool->size; ++at) pool->claim[at] = pool->count[at];
+      for (; at < pool->size; ++at) put(at, pool->count[at]);
       return true;
     }
     if (left == 1) {
-      pool->claim[at] = wanted;
+      put(at, wanted);
       return true;
     }
     uint64_t skipped = 0;
+    uint64_t actual = 0;
     if constexpr (!Coder::kReading) {
-      while (pool->claim[at + skipped] == 0) ++skipped;
+      skipped = pool->claim_at[done] - at;
+      actual = pool->claim_count[done++];
     }
     skipped = c->Rice(skipped, ParameterForMean(left / (wanted + 1)));
     if (skipped >= left) return false;
@@ -232,7 +250,6 @@ bool CodeClaim(Coder* c, Pool* pool, uint64_t wanted) {
     if (most > 1) {
       if (wanted > there) return false;
       const uint64_t expected = wanted * count / there;
-      const uint64_t actual = pool->claim[at];
       if (expected < 4) {
         taken = 1 + c->Rice(actual - 1, ParameterForMean(expected));
       } else {
@@ -242,7 +259,7 @@ bool CodeClaim(Coder* c, Pool* pool, uint64_t wanted) {
       }
       if (taken == 0 || taken > most) return false;
     }
-    pool->claim[at] = taken;
+    put(at, taken);
     wanted -= taken;
     there -= count;
     ++at;
@@ -559,17 +576,16 @@ class Encoder {
 
 absl::Status Damaged() { return absl::DataLossError("a stored block of windows is damaged"); }
 
+// There is room.
 void PutBuckets(const Pool& pool, Column32* sizes, Column32* deltas, Column64* counts) {
-  uint32_t size = 0;
   uint32_t last = 0;
-  for (size_t i = 0; i < pool.size; ++i) {
-    if (pool.claim[i] == 0) continue;
-    deltas->Add(pool.bucket[i] - last);
-    counts->Add(pool.claim[i]);
-    last = pool.bucket[i];
-    ++size;
+  for (size_t i = 0; i < pool.claims; ++i) {
+    const uint32_t bucket = pool.bucket[pool.claim_at[i]];
+    deltas->AddAlreadyReserved(bucket - last);
+    counts->AddAlreadyReserved(pool.claim_count[i]);
+    last = bucket;
   }
-  sizes->Add(size);
+  sizes->AddAlreadyReserved(static_cast<uint32_t>(pool.claims));
 }
 
 class Decoder {
@@ -585,6 +601,7 @@ class Decoder {
       *w.rows.mutable_actors() = b_.actors();
       *w.rows.mutable_devices() = b_.devices();
       *w.rows.mutable_files() = b_.files();
+      Reserve(&w.rows);
     }
     BucketCursor wait(b_.wait_buckets(), b_.wait_bucket_delta(), b_.wait_bucket_count());
     BucketCursor io(b_.io_buckets(), b_.io_bucket_delta(), b_.io_bucket_count());
@@ -626,20 +643,41 @@ class Decoder {
     return true;
   }
 
+  // No window has more rows, or more buckets, than the minute.
+  void Reserve(v1::RowBlock* out) const {
+    const int rows = b_.op_confidence_size();
+    for (Column32* column :
+         {out->mutable_device_ref(), out->mutable_op_confidence(), out->mutable_issuer_actor_ref(),
+          out->mutable_issuer_intent_ref(), out->mutable_dirtier_actor_ref(),
+          out->mutable_dirtier_intent_ref(), out->mutable_file_ref(), out->mutable_wait_buckets(),
+          out->mutable_io_buckets()}) {
+      column->Reserve(rows);
+    }
+    for (Column64* column :
+         {out->mutable_ios(), out->mutable_bytes(), out->mutable_wait_ns(), out->mutable_io_ns(),
+          out->mutable_errors(), out->mutable_requeues()}) {
+      column->Reserve(rows);
+    }
+    out->mutable_wait_bucket_delta()->Reserve(b_.wait_bucket_delta_size());
+    out->mutable_wait_bucket_count()->Reserve(b_.wait_bucket_delta_size());
+    out->mutable_io_bucket_delta()->Reserve(b_.io_bucket_delta_size());
+    out->mutable_io_bucket_count()->Reserve(b_.io_bucket_delta_size());
+  }
+
   void Add(int row, const Share& share, int unit, v1::RowBlock* out) const {
-    out->add_device_ref(b_.device_ref(row));
-    out->add_op_confidence(b_.op_confidence(row));
-    out->add_issuer_actor_ref(b_.issuer_actor_ref(row));
-    out->add_issuer_intent_ref(b_.issuer_intent_ref(row));
-    out->add_dirtier_actor_ref(b_.dirtier_actor_ref(row));
-    out->add_dirtier_intent_ref(b_.dirtier_intent_ref(row));
-    out->add_file_ref(b_.file_ref(row));
-    out->add_ios(share.ios);
-    out->add_bytes((share.bytes << unit) * (set_ & kSectors ? 512 : 1));
-    out->add_wait_ns(share.wait_ns);
-    out->add_io_ns(share.io_ns);
-    if (set_ & kHasErrors) out->add_errors(share.errors);
-    if (set_ & kHasRequeues) out->add_requeues(share.requeues);
+    out->mutable_device_ref()->AddAlreadyReserved(b_.device_ref(row));
+    out->mutable_op_confidence()->AddAlreadyReserved(b_.op_confidence(row));
+    out->mutable_issuer_actor_ref()->AddAlreadyReserved(b_.issuer_actor_ref(row));
+    out->mutable_issuer_intent_ref()->AddAlreadyReserved(b_.issuer_intent_ref(row));
+    out->mutable_dirtier_actor_ref()->AddAlreadyReserved(b_.dirtier_actor_ref(row));
+    out->mutable_dirtier_intent_ref()->AddAlreadyReserved(b_.dirtier_intent_ref(row));
+    out->mutable_file_ref()->AddAlreadyReserved(b_.file_ref(row));
+    out->mutable_ios()->AddAlreadyReserved(share.ios);
+    out->mutable_bytes()->AddAlreadyReserved((share.bytes << unit) * (set_ & kSectors ? 512 : 1));
+    out->mutable_wait_ns()->AddAlreadyReserved(share.wait_ns);
+    out->mutable_io_ns()->AddAlreadyReserved(share.io_ns);
+    if (set_ & kHasErrors) out->mutable_errors()->AddAlreadyReserved(share.errors);
+    if (set_ & kHasRequeues) out->mutable_requeues()->AddAlreadyReserved(share.requeues);
     if (set_ & kHasWait) {
       PutBuckets(rest_.wait, out->mutable_wait_buckets(), out->mutable_wait_bucket_delta(),
                  out->mutable_wait_bucket_count());
