@@ -274,7 +274,7 @@ __noinline int charge_step(u32 level, u32 dev) {
   struct fb_block_key key = {.dev = dev, .group = at >> FB_BLOCK_GROUP_SHIFT};
   struct fb_block block = {};
   struct fb_block_group* group = bpf_map_lookup_elem(&blocks, &key);
-  if (group && group->group == key.group && group->dev == dev) {
+  if (group && group->group == key.group && group->dev == dev && group->watch == s->walk.watch) {
     struct fb_block* there = &group->block[unit];
     /* What another filesystem left behind at this place says nothing. */
     if (there->owner == s->walk.owner) block = *there;

@@ -211,12 +211,13 @@ int block_dirty_buffer(u64* ctx) {
   struct inode* host = mapping->host;
   if (!host || !is_block_device(host->i_mode)) return 0;
   struct block_device* bdev = bh->b_bdev;
+  u32 disk = 0;
+  u64 start = device_start(bdev, &disk);
+  if (!is_watched(disk)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
   u32 tid = current_tid();
   struct task_state* task = task_state(tid);
-  u32 disk = 0;
-  u64 start = device_start(bdev, &disk);
   u32 bytes = bh->b_size;
   u64 at = start + bh->b_blocknr * bytes;
   if (task && task->commit_dev) {
@@ -501,6 +502,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     struct bio___disk* old = (void*)bio;
     u32 part = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
     s->walk.part = part;
+    s->walk.watch = device->watch;
     s->walk.dev = part;
     if (live.btrfs) {
       u32* fs = bpf_map_lookup_elem(&fs_of_device, &part);

@@ -168,7 +168,7 @@ struct fb_block_group {
   struct fb_block block[FB_GROUP_PAGES];
   fb_u64 group; /* copy of the key, against entries that are reused */
   fb_u32 dev;
-  fb_u32 epoch;
+  fb_u32 watch; /* fb_device.watch when this was recorded */
 };
 
 /* --- Ledgers: who took part in a transaction --- */
@@ -295,6 +295,7 @@ struct fb_device {
   fb_u32 dev;     /* kernel dev_t; 0 = free */
   fb_u32 index;   /* into the lost array, times FB_OP_COUNT */
   fb_u32 watched; /* 0: bios already on their way still count */
+  fb_u32 watch;   /* grows each time the disk is watched anew */
 };
 
 static inline fb_u32 fb_device_place(fb_u32 dev, fb_u32 probe) {

@@ -112,6 +112,10 @@ static __always_inline u64 device_start(struct block_device* bdev, u32* disk_dev
  * `bytes_owner` is the size and fb_block.owner << 32. */
 __noinline int record_blocks(u32 dev, u64 at, u64 bytes_owner, u64 who, u64 ledger) {
   u32 bytes = bytes_owner;
+  /* Who writes to a disk that is not watched would never be taken out again. */
+  const struct fb_device* device = device_of(dev);
+  if (!device || !device->watched) return 0;
+  u32 watch = device->watch;
   struct fb_block_key key = {.dev = dev};
   u64 unit = at >> FB_BLOCK_SHIFT;
   u64 last = (at + bytes - 1) >> FB_BLOCK_SHIFT;
@@ -134,9 +138,13 @@ __noinline int record_blocks(u32 dev, u64 at, u64 bytes_owner, u64 who, u64 ledg
         group = bpf_map_lookup_elem(&blocks, &key);
         if (!group) return 0;
       }
-      if (group->group != key.group || group->dev != dev) {
+      if (group->group != key.group || group->dev != dev || group->watch != watch) {
+        const struct blank* empty = blank();
+        if (!empty) return 0;
+        *group = empty->blocks;
         group->group = key.group;
         group->dev = dev;
+        group->watch = watch;
       }
     }
     group->block[unit & (FB_GROUP_PAGES - 1)] = block;

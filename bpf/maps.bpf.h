@@ -218,6 +218,7 @@ struct scratch {
     u32 commit_dev; /* transaction that is being committed, or 0 */
     u32 commit_tid;
     u32 worker; /* the issuer is a kernel thread */
+    u32 watch;  /* of the disk: what was recorded before it was watched does not count */
   } walk;
 };
 #define SCRATCH_LEVELS 4
@@ -298,6 +299,11 @@ static __always_inline const struct fb_device* device_of(u32 dev) {
     if (device->dev == dev) return device;
   }
   return 0;
+}
+
+static __always_inline bool is_watched(u32 dev) {
+  const struct fb_device* device = device_of(dev);
+  return device && device->watched;
 }
 
 static __always_inline struct task_state* task_state(u32 tid) {

@@ -184,6 +184,7 @@ class BpfTracer final : public Tracer {
 
   DeviceSelection selection_;
   std::map<DeviceNumber, WatchedDisk> watched_;
+  uint32_t watches_ = 0;  // how often a disk began to be watched
   std::map<uint32_t, uint32_t> device_index_;  // kernel dev_t -> index, never reused
   int fence_ = -1;
   int fence_inner_ = -1;
@@ -369,7 +370,8 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
     WatchedDisk watched;
     watched.name = disk.name;
     watched.index = place->second;
-    absl::Status status = PutDevice({.dev = dev, .index = watched.index, .watched = 1});
+    absl::Status status = PutDevice(
+        {.dev = dev, .index = watched.index, .watched = 1, .watch = ++watches_});
     if (!status.ok()) return status;
     absl::StatusOr<DiskStat> stat = Baseline(watched);
     if (!stat.ok()) continue;  // the disk went away
@@ -379,7 +381,7 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
   for (const auto& [number, disk] : watched_) {
     if (next.contains(number)) continue;
     uint32_t dev = KernelDevice(number);
-    absl::Status status = PutDevice({.dev = dev, .index = disk.index, .watched = 0});
+    absl::Status status = PutDevice({.dev = dev, .index = disk.index, .watched = 0, .watch = 0});
     if (!status.ok()) return status;
   }
   watched_ = std::move(next);
