@@ -7,7 +7,8 @@
 //   bazel test //tests/groundtruth:groundtruth_test
 //   ... --test_arg=--gtest_filter='*xfs*'
 // Each case has a tracer of its own, which has seen nothing before; with --one-tracer (the target
-// long_lived_test) one tracer lives through all of them.
+// long_lived_test) one tracer lives through all of them, and with --unwatch as well (late_watch_test)
+// it watches no loop device between the cases, so that each filesystem is made unwatched.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ std::string writer_program;
 // One tracer for all cases instead of a fresh one for each: it sees disks and filesystems come and
 // go under the same device numbers, as an agent does.
 bool one_tracer = false;
+bool unwatch = false;
 
 class GroundTruthTest
     : public ::testing::TestWithParam<std::tuple<FilesystemKind, const Scenario*>> {
@@ -52,6 +54,12 @@ class GroundTruthTest
       defendant_ = *std::move(defendant);
     }
     return defendant_.get();
+  }
+
+  void TearDown() override {
+    if (unwatch && defendant_ != nullptr) {
+      EXPECT_EQ(defendant_->Watch("!loop*"), absl::OkStatus());
+    }
   }
 
   static void TearDownTestSuite() { defendant_.reset(); }
@@ -150,6 +158,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--one-tracer") fleetblame::testing::one_tracer = true;
+    if (std::string(argv[i]) == "--unwatch") fleetblame::testing::unwatch = true;
   }
   return fleetblame::testing::RunTestsWithWriter(argc, argv, &fleetblame::testing::writer_program);
 }
