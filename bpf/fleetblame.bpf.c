@@ -543,6 +543,25 @@ int block_bio_queue(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[0]); }
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1]); }
 
+/*
+ * While a task is preempted in a program, the kernel skips that program for all others on the same
+ * processor. So where that can happen a second program looks whether the first has seen the bio.
+ */
+#define SEEN_NS 1000000000ull
+static __noinline int just_queued(u64* ctx) {
+  struct bio* bio = (struct bio*)ctx[0];
+  u64 key = 0;
+  bpf_probe_read_kernel(&key, sizeof(key), ctx);
+  const struct fb_origin* o = bio_find(key);
+  return o && !o->issue_ns && o->sector == bio->bi_iter.bi_sector &&
+         o->bytes == bio->bi_iter.bi_size && bpf_ktime_get_boot_ns() - o->queue_ns < SEEN_NS;
+}
+SEC("tp_btf/block_bio_queue")
+int block_bio_queue_again(u64* ctx) {
+  if (just_queued(ctx)) return 0;
+  return on_bio_queue(ctx, (struct bio*)ctx[0]);
+}
+
 /* The front of a bio became a bio of its own; its parent keeps the rest. */
 static __always_inline int on_split(struct bio* front) {
   struct scratch* s = enter();

@@ -83,8 +83,10 @@ def deepest(function, by_name, by_place, seen=()):
     best = (0, [])
     for call in function.calls - KERNEL_FUNCTIONS:
         callee = by_name.get(call) if isinstance(call, str) else by_place.get(call)
+        if callee is None and isinstance(call, str):
+            continue  # a function of the kernel, which has a stack of its own
         if callee is None:
-            raise ValueError(f"{function.name} calls {call}, which is not in the object")
+            raise ValueError(f"{function.name} calls {call}, where no function begins")
         best = max(best, deepest(callee, by_name, by_place, seen + (function,)),
                    key=lambda chain: chain[0])
     own = -(-max(function.depth, 1) // ROUND) * ROUND

@@ -39,7 +39,7 @@ class Machine:
             "nice", QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
             "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none",
             "-no-reboot", "-kernel", str(image), "-initrd", str(initramfs),
-            "-append", "console=ttyS0 panic=-1 rdinit=/init loglevel=5 mitigations=off",
+            "-append", "console=ttyS0 panic=-1 no_timer_check rdinit=/init loglevel=5 mitigations=off",
             "-serial", f"file:{self.console}", "-serial", f"file:{self.report}",
         ]
 

@@ -103,6 +103,12 @@ bool KernelBtf::HasFunction(const std::string& name) const {
   return btf__find_by_name_kind(objects_.front().get(), name.c_str(), BTF_KIND_FUNC) > 0;
 }
 
+bool KernelBtf::TracepointsArePreemptible() const {
+  // They are, where they are guarded by this kind of SRCU instead.
+  return btf__find_by_name_kind(objects_.front().get(), "class_srcu_fast_notrace_t",
+                                BTF_KIND_TYPEDEF) > 0;
+}
+
 std::optional<int64_t> KernelBtf::Enumerator(const std::string& name) const {
   for (const auto& object : objects_) {
     uint32_t count = btf__type_cnt(object.get());

@@ -31,6 +31,9 @@ class KernelBtf {
   // CONFIG_DEBUG_INFO_BTF_MODULES), among those that a tracepoint of this name may be in; else "".
   std::string ModuleWithoutTypes(const std::string& tracepoint) const;
 
+  // Whether a task can be preempted while it is in a tracepoint (late 6.x and later).
+  bool TracepointsArePreemptible() const;
+
   // Value of an enumerator, wherever it is declared.
   // Whether the kernel itself has a function of this name that is described, as those are that
   // programs may call.

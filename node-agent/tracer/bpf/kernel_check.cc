@@ -121,6 +121,7 @@ absl::StatusOr<std::vector<CapabilityLine>> CheckKernel() {
   }
   lines.push_back(std::move(btf));
   for (const ProgramGroup& group : AllPrograms()) {
+    if (!Applies(group, *kernel)) continue;
     CapabilityLine line;
     line.name = absl::StrCat("hook ", group.variants.front().tracepoint);
     line.meaning = group.meaning;

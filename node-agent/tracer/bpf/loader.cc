@@ -172,6 +172,7 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, object) bpf_program__set_autoload(program, false);
   for (const ProgramGroup& group : AllPrograms()) {
+    if (!Applies(group, kernel)) continue;
     const ProgramVariant* variant = ChooseVariant(group, kernel);
     if (variant == nullptr) {
       if (group.required) {

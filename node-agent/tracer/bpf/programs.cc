@@ -18,6 +18,12 @@ const std::vector<ProgramGroup>& AllPrograms() {
        "nothing can be blamed",
        {{"block_bio_queue", "block_bio_queue", 0, "bio"},
         {"block_bio_queue_q", "block_bio_queue", 1, "bio"}}},
+      {"IO submission, again",
+       false,
+       "who issues an IO while another task is preempted in the hook",
+       "some IO is lost, and counted, when processors are busy",
+       {{"block_bio_queue_again", "block_bio_queue", 0, "bio"}},
+       true},
       {"IO issue",
        true,
        "when an IO reached the driver",
@@ -158,6 +164,10 @@ const std::vector<ProgramGroup>& AllPrograms() {
        {{"sched_process_exit", "sched_process_exit", 0, "task_struct"}}},
   };
   return *kPrograms;
+}
+
+bool Applies(const ProgramGroup& group, const KernelBtf& kernel) {
+  return !group.only_preemptible || kernel.TracepointsArePreemptible();
 }
 
 const ProgramVariant* ChooseVariant(const ProgramGroup& group, const KernelBtf& kernel) {

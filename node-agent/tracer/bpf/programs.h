@@ -29,9 +29,13 @@ struct ProgramGroup {
   const char* meaning;
   const char* cost;  // of its absence
   std::vector<ProgramVariant> variants;
+  bool only_preemptible = false;  // only for kernels whose tracepoints can be preempted
 };
 
 const std::vector<ProgramGroup>& AllPrograms();
+
+// Whether this kernel needs the group at all.
+bool Applies(const ProgramGroup& group, const KernelBtf& kernel);
 
 // The variant that this kernel can take, or null.
 const ProgramVariant* ChooseVariant(const ProgramGroup& group, const KernelBtf& kernel);

@@ -33,6 +33,7 @@ int Run(const std::set<std::string>& wanted) {
   options.max_pages = options.max_rows = options.max_bios = 64;
   bool good = true;
   for (const ProgramGroup& group : AllPrograms()) {
+    if (!Applies(group, *kernel)) continue;
     const ProgramVariant* variant = ChooseVariant(group, *kernel);
     if (variant == nullptr) {
       std::printf("%-28s no such hook\n", group.variants.front().name);
