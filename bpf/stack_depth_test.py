@@ -17,8 +17,6 @@ import subprocess
 import sys
 
 LIMIT = 512
-# Of the kernel, not of the object: the stack that they run on is not the programs'.
-KERNEL_FUNCTIONS = {"bpf_rdonly_cast"}
 ROUND = 32
 
 SECTION = re.compile(r"^Disassembly of section (\S+):")
@@ -81,7 +79,7 @@ def deepest(function, by_name, by_place, seen=()):
     if function in seen:
         raise ValueError(f"{function.name} calls itself")
     best = (0, [])
-    for call in function.calls - KERNEL_FUNCTIONS:
+    for call in function.calls:
         callee = by_name.get(call) if isinstance(call, str) else by_place.get(call)
         if callee is None and isinstance(call, str):
             continue  # a function of the kernel, which has a stack of its own
