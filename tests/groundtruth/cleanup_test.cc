@@ -17,9 +17,9 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/testing/child_process.h"
 #include "tests/groundtruth/scratch_disk.h"
 #include "tests/groundtruth/sysctl_guard.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

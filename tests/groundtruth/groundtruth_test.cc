@@ -20,10 +20,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "node-agent/tracer/bpf/bpf_tracer.h"
-#include "tests/testing/child_process.h"
 #include "tests/groundtruth/scenario.h"
 #include "tests/groundtruth/scratch_disk.h"
 #include "tests/groundtruth/test_main.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {

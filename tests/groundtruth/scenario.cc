@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "tests/testing/child_process.h"
 #include "tests/groundtruth/sysctl_guard.h"
+#include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
 namespace {
