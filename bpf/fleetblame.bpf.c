@@ -114,6 +114,13 @@ static __always_inline u32 folio_pages(u64 folio, u64 flags) {
   return pages ? pages : 1;
 }
 
+/* Where jbd2's commits cannot be seen, a kernel thread that dirties something may well be jbd2, which
+ * does so for others. */
+static __always_inline bool blind(const struct task_state* task) {
+  if (!config.blind_journal || (task && task->taken_act)) return false;
+  return TASK_READ(flags) & PF_KTHREAD;
+}
+
 /* A page-cache folio turned from clean to dirty. */
 static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* mapping) {
   if (!mapping) return 0;
@@ -142,7 +149,9 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   u32 act = 0;
   u32 who = tid;
   bool again = false;
-  if (task && (task->reason || task->taken_act || task->commit_dev)) {
+  if (blind(task)) {
+    again = true;
+  } else if (task && (task->reason || task->taken_act || task->commit_dev)) {
     /* A flusher that could not write the folio, or a journal that did write it, dirties it again:
      * the old dirtier stands. */
     act = task->taken_act;
@@ -223,6 +232,8 @@ int block_dirty_buffer(u64* ctx) {
   if (task && task->commit_dev) {
     /* jbd2 hands a committed block to the flusher: it belongs to its transaction. */
     record_blocks(disk, at, bytes, 0, (u64)task->commit_dev | ((u64)task->commit_tid << 32));
+  } else if (blind(task)) {
+    record_blocks(disk, at, bytes, 0, bdev->bd_dev);
   } else {
     u32 act = working_for(ctx, s, task, HOOK_BUFFER, &tid);
     record_blocks(disk, at, bytes, (u64)act | ((u64)tid << 32), 0);

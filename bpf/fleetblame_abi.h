@@ -373,6 +373,8 @@ struct fb_config {
   fb_u32 hot_rows; /* per CPU, a power of two; 0 = a hook may interrupt itself on this kernel */
   fb_u32 preemptible; /* other threads may run on a CPU while a hook does */
   fb_u32 in_place; /* the kernel has bpf_rdonly_cast */
+  fb_u32 blind_journal; /* commits of jbd2 cannot be seen on this kernel */
+  fb_u32 reserved;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
   struct {
     fb_u64 first;

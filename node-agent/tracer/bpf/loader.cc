@@ -220,6 +220,8 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   size(skeleton_->maps.rows0, options.max_rows);
   size(skeleton_->maps.rows1, options.max_rows);
 
+  skeleton_->rodata->config.blind_journal =
+      !kernel.TracepointArguments("jbd2_start_commit").has_value();
   skeleton_->rodata->config.in_place = kernel.HasFunction("bpf_rdonly_cast");
   skeleton_->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
   skeleton_->rodata->config.max_files = options.max_files * 4;  // the largest are chosen later
