@@ -20,17 +20,6 @@ bool SameButForTimes(const HostRecord& a, const HostRecord& b) {
          std::llabs(a.clock_skew_ns - b.clock_skew_ns) < kSkewToleranceNs;
 }
 
-// What the store makes durable; a status instead when it could not.
-absl::StatusOr<std::vector<HostNumber>> Write(Store* store, const std::vector<HostRecord>& hosts) {
-  std::vector<HostNumber> numbers;
-  for (const HostRecord& host : hosts) {
-    absl::StatusOr<HostNumber> number = store->UpsertHost(host);
-    if (!number.ok()) return number.status();
-    numbers.push_back(*number);
-  }
-  return numbers;
-}
-
 }  // namespace
 
 HostDirectory::HostDirectory(Store* store, const IngestLimits& limits)
@@ -102,7 +91,7 @@ std::vector<absl::StatusOr<HostDirectory::Registered>> HostDirectory::Register(
     needs_write[i] = Complete(&hosts[i], now);
     if (needs_write[i]) to_write.push_back(hosts[i]);
   }
-  absl::StatusOr<std::vector<HostNumber>> numbers = Write(store_, to_write);
+  absl::StatusOr<std::vector<HostNumber>> numbers = store_->UpsertHosts(to_write);
 
   std::vector<absl::StatusOr<Registered>> results;
   results.reserve(hosts.size());

@@ -90,6 +90,7 @@ TEST_F(RegistrarTest, ThoseWhoComeWhileTheCommitterIsBusyShareAGroup) {
   EXPECT_EQ(log_.numbers.size(), kAgents);
   EXPECT_EQ(log_.failed, 0u);
   EXPECT_LE(log_.groups.size(), 40u);
+  EXPECT_EQ(store_.host_writes(), log_.groups.size());
 }
 
 TEST_F(RegistrarTest, OneThatIsGoneOrAWriteThatFailsHoldsUpNobody) {

@@ -63,28 +63,44 @@ absl::Status HostTable::Load() {
   return FromRocks(at->status(), absl::StrCat("read hosts of store ", database_->path()));
 }
 
-HostRecord HostTable::Prepare(const HostRecord& host, rocksdb::WriteBatch* batch) const {
+std::vector<HostRecord> HostTable::Prepare(std::span<const HostRecord> hosts,
+                                           rocksdb::WriteBatch* batch) const {
   absl::MutexLock lock(&mutex_);
-  HostRecord prepared = host;
-  auto at = numbers_.find(host.host_id);
-  if (at == numbers_.end()) {
-    prepared.number = static_cast<HostNumber>(hosts_.size()) + 1;
-    if (prepared.first_seen_unix_ns == 0) prepared.first_seen_unix_ns = prepared.last_seen_unix_ns;
-  } else {
-    const HostRecord& known = hosts_[at->second - 1].record;
-    prepared.number = known.number;
-    prepared.first_seen_unix_ns = known.first_seen_unix_ns;
-    prepared.last_seen_unix_ns = std::max(known.last_seen_unix_ns, prepared.last_seen_unix_ns);
+  std::vector<HostRecord> all;
+  all.reserve(hosts.size());
+  absl::flat_hash_map<std::string, size_t> here;  // in `all`, its last record of each host
+  HostNumber next = static_cast<HostNumber>(hosts_.size()) + 1;
+  for (const HostRecord& host : hosts) {
+    HostRecord prepared = host;
+    auto at = numbers_.find(host.host_id);
+    auto [earlier, first] = here.try_emplace(host.host_id, all.size());
+    const HostRecord* known = !first                 ? &all[earlier->second]
+                              : at != numbers_.end() ? &hosts_[at->second - 1].record
+                                                     : nullptr;
+    if (known == nullptr) {
+      prepared.number = next++;
+      if (prepared.first_seen_unix_ns == 0) {
+        prepared.first_seen_unix_ns = prepared.last_seen_unix_ns;
+      }
+    } else {
+      prepared.number = known->number;
+      prepared.first_seen_unix_ns = known->first_seen_unix_ns;
+      prepared.last_seen_unix_ns = std::max(known->last_seen_unix_ns, prepared.last_seen_unix_ns);
+    }
+    earlier->second = all.size();
+    batch->Put(database_->family(Family::kMeta), HostKey(prepared.number), Serialize(prepared));
+    all.push_back(std::move(prepared));
   }
-  batch->Put(database_->family(Family::kMeta), HostKey(prepared.number), Serialize(prepared));
-  return prepared;
+  return all;
 }
 
-void HostTable::Commit(const HostRecord& prepared) {
+void HostTable::Commit(std::span<const HostRecord> prepared) {
   absl::MutexLock lock(&mutex_);
-  if (prepared.number > hosts_.size()) hosts_.emplace_back();
-  hosts_[prepared.number - 1] = {prepared, prepared.last_seen_unix_ns};
-  numbers_[prepared.host_id] = prepared.number;
+  for (const HostRecord& host : prepared) {
+    if (host.number > hosts_.size()) hosts_.emplace_back();
+    hosts_[host.number - 1] = {host, host.last_seen_unix_ns};
+    numbers_[host.host_id] = host.number;
+  }
 }
 
 void HostTable::NoteBatch(HostNumber host, uint64_t end_unix_ns, rocksdb::WriteBatch* batch) {

@@ -9,6 +9,7 @@
 #include <rocksdb/write_batch.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,11 @@ class HostTable {
   explicit HostTable(const Database* database) : database_(database) {}
   absl::Status Load();
 
-  // What the table will hold of this host: number and first_seen are the known ones. Adds it to
-  // `batch`; Commit makes it visible once that was written.
-  HostRecord Prepare(const HostRecord& host, rocksdb::WriteBatch* batch) const;
-  void Commit(const HostRecord& prepared);
+  // What the table will hold of these hosts: number and first_seen are the known ones. Adds them to
+  // `batch`; Commit makes them visible once that was written.
+  std::vector<HostRecord> Prepare(std::span<const HostRecord> hosts,
+                                  rocksdb::WriteBatch* batch) const;
+  void Commit(std::span<const HostRecord> prepared);
   // A batch that ends at this time came; written to `batch` at most once a minute.
   void NoteBatch(HostNumber host, uint64_t end_unix_ns, rocksdb::WriteBatch* batch);
 

@@ -52,7 +52,7 @@ class RocksStore : public Store {
   static absl::StatusOr<std::unique_ptr<Store>> Open(const RocksStoreOptions& options);
 
   uint64_t dictionary_epoch() const override { return epoch_; }
-  absl::StatusOr<HostNumber> UpsertHost(const HostRecord& host) override;
+  absl::StatusOr<std::vector<HostNumber>> UpsertHosts(std::span<const HostRecord> hosts) override;
   absl::StatusOr<uint64_t> DurableSeq(HostNumber host, uint64_t spool_epoch) const override {
     return high_water_.Durable(host, spool_epoch);
   }
@@ -282,15 +282,21 @@ absl::Status RocksStore::WriteAppender(Appender* appender) {
   return status;
 }
 
-absl::StatusOr<HostNumber> RocksStore::UpsertHost(const HostRecord& host) {
-  if (host.host_id.empty()) return absl::InvalidArgumentError("a host without an id");
+absl::StatusOr<std::vector<HostNumber>> RocksStore::UpsertHosts(std::span<const HostRecord> hosts) {
+  for (const HostRecord& host : hosts) {
+    if (host.host_id.empty()) return absl::InvalidArgumentError("a host without an id");
+  }
+  std::vector<HostNumber> numbers;
+  if (hosts.empty()) return numbers;
   absl::MutexLock lock(&append_mutex_);
   if (absl::Status status = CheckWritable(); !status.ok()) return status;
   rocksdb::WriteBatch batch;
-  HostRecord prepared = hosts_.Prepare(host, &batch);
+  std::vector<HostRecord> prepared = hosts_.Prepare(hosts, &batch);
   if (absl::Status status = Write(&batch, true); !status.ok()) return status;
   hosts_.Commit(prepared);
-  return prepared.number;
+  numbers.reserve(prepared.size());
+  for (const HostRecord& host : prepared) numbers.push_back(host.number);
+  return numbers;
 }
 
 absl::StatusOr<std::vector<AppendResult>> RocksStore::Append(

@@ -483,6 +483,44 @@ TEST_F(RocksStoreTest, SkippingRaisesTheSequenceAndLeavesAGap) {
   EXPECT_EQ(store_->NewReadView()->Gaps(AllHosts(), kEverything).value().size(), 1u);
 }
 
+TEST_F(RocksStoreTest, AGroupOfHostsIsOneWriteAndSurvives) {
+  HostRecord known;
+  known.host_id = "known";
+  known.first_seen_unix_ns = 3;
+  known.last_seen_unix_ns = 100;
+  const HostNumber known_number = store_->UpsertHost(known).value();
+  std::vector<HostRecord> group(4);
+  for (HostRecord& host : group) host.last_seen_unix_ns = 50;
+  group[0].host_id = "new-1";
+  group[1].host_id = "known";
+  group[2].host_id = "new-2";
+  group[3].host_id = "new-1";
+  group[3].hostname = "the later one counts";
+  std::vector<HostNumber> numbers = store_->UpsertHosts(group).value();
+  ASSERT_EQ(numbers.size(), 4u);
+  EXPECT_EQ(numbers[1], known_number);
+  EXPECT_EQ(numbers[3], numbers[0]);
+  EXPECT_NE(numbers[2], numbers[0]);
+  EXPECT_EQ(store_->UpsertHosts({}).value().size(), 0u);
+  group[2].host_id.clear();
+  EXPECT_FALSE(store_->UpsertHosts(group).ok());
+  for (bool reopened : {false, true}) {
+    if (reopened) Open();
+    std::vector<HostRecord> hosts = store_->NewReadView()->Hosts();
+    ASSERT_EQ(hosts.size(), 3u) << "nothing of a refused group is written";
+    for (const HostRecord& host : hosts) {
+      if (host.host_id == "known") {
+        EXPECT_EQ(host.first_seen_unix_ns, 3u);
+        EXPECT_EQ(host.last_seen_unix_ns, 100u);
+      }
+      if (host.host_id == "new-1") {
+        EXPECT_EQ(host.hostname, "the later one counts");
+        EXPECT_EQ(host.number, numbers[0]);
+      }
+    }
+  }
+}
+
 TEST_F(RocksStoreTest, HostsKeepNumberAndFirstSeen) {
   HostRecord host;
   host.host_id = "db-1";

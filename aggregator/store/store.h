@@ -168,8 +168,15 @@ class Store {
   // ---- identity
   // Changes when dictionaries were lost: random, made when the store was created.
   virtual uint64_t dictionary_epoch() const = 0;
-  // Creates the host or updates everything but number and first_seen; durable on return.
-  virtual absl::StatusOr<HostNumber> UpsertHost(const HostRecord& host) = 0;
+  // Creates the hosts or updates everything but number and first_seen, in one write that is durable
+  // on return; their numbers in the same order. A host may come twice. An error means that nothing
+  // was written.
+  virtual absl::StatusOr<std::vector<HostNumber>> UpsertHosts(std::span<const HostRecord> hosts) = 0;
+  absl::StatusOr<HostNumber> UpsertHost(const HostRecord& host) {
+    absl::StatusOr<std::vector<HostNumber>> numbers = UpsertHosts({&host, 1});
+    if (!numbers.ok()) return numbers.status();
+    return numbers->front();
+  }
   virtual absl::StatusOr<uint64_t> DurableSeq(HostNumber host, uint64_t spool_epoch) const = 0;
 
   // ---- writing

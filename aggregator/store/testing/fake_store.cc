@@ -130,6 +130,7 @@ struct FakeStore::State {
   bool rollups = false;
   uint64_t raw_forgotten_before = 0;
   absl::Status write_status;
+  uint64_t host_writes = 0;
   std::function<void()> on_scan;
 };
 
@@ -425,9 +426,22 @@ void FakeStore::OnScan(std::function<void()> hook) {
 
 uint64_t FakeStore::dictionary_epoch() const { return 77; }
 
-absl::StatusOr<HostNumber> FakeStore::UpsertHost(const HostRecord& host) {
+absl::StatusOr<std::vector<HostNumber>> FakeStore::UpsertHosts(std::span<const HostRecord> hosts) {
   absl::MutexLock lock(&mutex_);
+  std::vector<HostNumber> numbers;
+  if (hosts.empty()) return numbers;
   if (!state_->write_status.ok()) return state_->write_status;
+  ++state_->host_writes;
+  for (const HostRecord& host : hosts) numbers.push_back(UpsertOne(host));
+  return numbers;
+}
+
+uint64_t FakeStore::host_writes() const {
+  absl::MutexLock lock(&mutex_);
+  return state_->host_writes;
+}
+
+HostNumber FakeStore::UpsertOne(const HostRecord& host) {
   for (HostRecord& known : state_->hosts) {
     if (known.host_id != host.host_id) continue;
     HostRecord updated = host;

@@ -46,12 +46,14 @@ class FakeStore : public Store {
   void ForgetRawBefore(uint64_t unix_ns);
   // Every write fails with `status` until it is called with OK.
   void FailWrites(absl::Status status);
+  // Writes of hosts so far; each would cost an fsync.
+  uint64_t host_writes() const;
   // Called at the start of every block that a scan yields (from the scanning thread).
   void OnScan(std::function<void()> hook);
 
   // ---- Store
   uint64_t dictionary_epoch() const override;
-  absl::StatusOr<HostNumber> UpsertHost(const HostRecord& host) override;
+  absl::StatusOr<std::vector<HostNumber>> UpsertHosts(std::span<const HostRecord> hosts) override;
   absl::StatusOr<uint64_t> DurableSeq(HostNumber host, uint64_t spool_epoch) const override;
   absl::StatusOr<std::vector<AppendResult>> Append(std::span<const IncomingBatch> batches) override;
   absl::Status AddDefinitions(HostNumber host, const v1::Definitions& definitions) override;
@@ -68,6 +70,7 @@ class FakeStore : public Store {
  private:
   struct State;
   class View;
+  HostNumber UpsertOne(const HostRecord& host) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   AppendResult AppendOne(const IncomingBatch& in) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Define(HostNumber host, const v1::Definitions& definitions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
