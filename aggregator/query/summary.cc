@@ -13,8 +13,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "aggregator/query/dimension_text.h"
+#include "common/loss_counters.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -115,16 +117,21 @@ void FillGaps(const ScanEnv& env, std::vector<StoredGap> gaps, v1::Summary* out)
 }
 
 void FillLosses(const std::map<std::string, uint64_t>& losses, v1::Summary* out) {
-  uint64_t sum = 0;
+  std::vector<std::string> bytes, blame;
   for (const auto& [name, delta] : losses) {
     if (delta == 0) continue;
     (*out->mutable_losses())[name] = delta;
-    sum += delta;
+    const LossMeaning meaning = MeaningOfLoss(name);
+    if (meaning == LossMeaning::kNote) continue;
+    (meaning == LossMeaning::kBytes ? bytes : blame).push_back(absl::StrCat(name, " ", delta));
   }
-  if (sum == 0) return;
-  out->add_warnings(absl::StrCat(
-      "Agents counted ", Count(sum, "event", "events"),
-      " that they had to drop or fold; docs/counters.md says what each counter in losses means."));
+  auto warn = [out](const char* what, const std::vector<std::string>& counters) {
+    if (counters.empty()) return;
+    out->add_warnings(absl::StrCat(what, " (", absl::StrJoin(counters, ", "),
+                                   "); docs/counters.md says what helps."));
+  };
+  warn("Some IO was lost", bytes);
+  warn("Some IO lacks who made it, or why", blame);
 }
 
 }  // namespace

@@ -129,8 +129,9 @@ TEST_F(TopTest, GapsSkewAndLossesAreSaid) {
   gap.set_end_unix_ns(kDawn + 30 * kSecond);
   gap.set_cause("spool_full");
   ASSERT_TRUE(f_.store().AddGap(db1_, gap).ok());
-  f_.store().AddLoss(db1_, kDawn, kDawn + 10 * kSecond, "ring_full", 3);
-  f_.store().AddLoss(web1_, kDawn, kDawn + 10 * kSecond, "ring_full", 4);
+  f_.store().AddLoss(db1_, kDawn, kDawn + 10 * kSecond, "rows_nomem", 3);
+  f_.store().AddLoss(web1_, kDawn, kDawn + 10 * kSecond, "rows_nomem", 4);
+  f_.store().AddLoss(web1_, kDawn, kDawn + 10 * kSecond, "act_nomem", 2);
   v1::Summary s = Top({}).summary();
   ASSERT_EQ(s.gaps_size(), 1);
   EXPECT_EQ(s.gaps_total(), 1u);
@@ -138,17 +139,26 @@ TEST_F(TopTest, GapsSkewAndLossesAreSaid) {
   EXPECT_EQ(s.gaps(0).hostname(), "db1.example");
   EXPECT_EQ(s.gaps(0).gap().cause(), "spool_full");
   EXPECT_THAT(s.skewed_hosts(), ElementsAre("late.example"));
-  EXPECT_THAT(s.losses(), UnorderedElementsAre(Pair("ring_full", 7)));
+  EXPECT_THAT(s.losses(), UnorderedElementsAre(Pair("rows_nomem", 7), Pair("act_nomem", 2)));
   EXPECT_THAT(
       s.warnings(),
       ElementsAre(HasSubstr("1 of 3 matched hosts have no data"), HasSubstr("1 gap on 1 host"),
-                  HasSubstr("clock of 1 matched host is more than 10 s"), HasSubstr("7 events")));
+                  HasSubstr("clock of 1 matched host is more than 10 s"),
+                  HasSubstr("was lost (rows_nomem 7)"), HasSubstr("lacks who made it")));
   // Outside of the range nothing of it matters.
   v1::TopRequest later;
   *later.mutable_range() = Range(kDawn + kMinute, kDawn + 2 * kMinute);
   s = Top(later).summary();
   EXPECT_EQ(s.gaps_total(), 0u);
   EXPECT_THAT(s.losses(), IsEmpty());
+}
+
+TEST_F(TopTest, CountersThatMeanNoLossAreShownButWarnOfNothing) {
+  f_.store().AddLoss(db1_, kDawn, kDawn + 10 * kSecond, "bio_reused", 33);
+  f_.store().AddLoss(db1_, kDawn, kDawn + 10 * kSecond, "ledger_overflow", 2);
+  v1::Summary s = Top({}).summary();
+  EXPECT_THAT(s.losses(), UnorderedElementsAre(Pair("bio_reused", 33), Pair("ledger_overflow", 2)));
+  EXPECT_THAT(s.warnings(), IsEmpty());
 }
 
 TEST_F(TopTest, GroupsByEveryDimension) {
