@@ -34,10 +34,11 @@ class KernelBtf {
   // Whether a task can be preempted while it is in a tracepoint (late 6.x and later).
   bool TracepointsArePreemptible() const;
 
-  // Value of an enumerator, wherever it is declared.
   // Whether the kernel itself has a function of this name that is described, as those are that
   // programs may call.
   bool HasFunction(const std::string& name) const;
+
+  // Value of an enumerator, wherever it is declared.
   std::optional<int64_t> Enumerator(const std::string& name) const;
   // All enumerators of one enum by value.
   std::map<int64_t, std::string> EnumValues(const std::string& enum_name) const;

@@ -122,21 +122,14 @@ bool KernelHasCompareAndSwap() {
   return true;
 }
 
-bool KernelIsAtLeast(int major, int minor) {
+// From 6.1 on the kernel does not run a raw tracepoint's program on a CPU that is running it already.
+bool HooksNeverNest() {
   utsname name{};
-  int has_major = 0;
-  int has_minor = 0;
-  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &has_major, &has_minor) != 2) {
-    return false;
-  }
-  return std::pair(has_major, has_minor) >= std::pair(major, minor);
+  int major = 0;
+  int minor = 0;
+  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+  return std::pair(major, minor) >= std::pair(6, 1);
 }
-
-// The kernel does not run a raw tracepoint's program on a CPU that is running it already.
-bool HooksNeverNest() { return KernelIsAtLeast(6, 1); }
-
-// Until then tracepoints ran with preemption off.
-bool HooksArePreemptible() { return KernelIsAtLeast(6, 19); }
 
 // Rows of its own for each CPU: 200 kB of memory on small machines, less per CPU on large ones.
 uint32_t HotRows(uint32_t cpus) { return cpus <= 16 ? 64 : cpus <= 64 ? 32 : 16; }
@@ -216,7 +209,7 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   const uint32_t hot_rows = HooksNeverNest() ? HotRows(cpus) : 0;
   size(skeleton_->maps.hot_rows, std::max(cpus * 2 * hot_rows, 1u));
   skeleton_->rodata->config.hot_rows = hot_rows;
-  skeleton_->rodata->config.preemptible = HooksArePreemptible();
+  skeleton_->rodata->config.preemptible = kernel.TracepointsArePreemptible();
   size(skeleton_->maps.rows0, options.max_rows);
   size(skeleton_->maps.rows1, options.max_rows);
 
