@@ -481,7 +481,6 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->issue_ns = 0;
   o->sector = bio->bi_iter.bi_sector;
   o->bytes = bio->bi_iter.bi_size;
-  o->merged = 0;
   o->done_bytes = 0;
   o->dev = dev;
   o->opf = bio->bi_opf;
@@ -630,9 +629,7 @@ __noinline int issue_merged(u64 bio, u64 now) {
     bio = (u64)LOAD(struct bio, bio, bi_next);
     if (!bio) break;
     struct fb_origin* o = bio_find(bio);
-    if (!o || o->issue_ns) continue;
-    o->issue_ns = now;
-    o->merged = 1;
+    if (o && !o->issue_ns) o->issue_ns = now;
   }
   return 0;
 }
@@ -742,7 +739,6 @@ static __noinline int pass_on(u64 from, u64 to) {
   next->queue_ns = old->queue_ns;
   next->issue_ns = old->issue_ns;
   next->requeues += old->requeues;
-  next->merged = 0;
   return 0;
 }
 

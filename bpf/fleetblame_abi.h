@@ -222,8 +222,6 @@ struct fb_origin {
   fb_u8 reason;
   fb_u8 shares;
   fb_u8 reserved;
-  fb_u32 merged; /* an earlier bio of its request stands for the IO */
-  fb_u32 reserved2;
   /* Filled in when the bio is done. */
   fb_u32 ios; /* 1 if an IO ends with this bio */
   fb_u32 error;

@@ -199,7 +199,7 @@ static __noinline int rescale(struct fb_origin* o, u32 bytes) {
 
 /*
  * An IO that must have ended, though the kernel did not tell us: its bytes are known, its time is
- * not. Some kernels run no programs in the context of certain tasks, and so hide the ends of the
+ * not, so it counts as no IO in any row. Some kernels run no programs in the context of certain tasks, and so hide the ends of the
  * IOs that interrupt these.
  */
 __noinline int charge_missed(u64 bio) {
@@ -208,7 +208,6 @@ __noinline int charge_missed(u64 bio) {
   count(FB_COUNTER_end_missed);
   o->ios = 0;
   if (o->bytes) charge_origin(o, bio, false);
-  if (!o->merged) count_lost(o->dev, o->op, 0, 1);
   return 0;
 }
 

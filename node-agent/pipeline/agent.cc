@@ -293,6 +293,7 @@ void Agent::CollectAndSpool() {
 }
 
 bool Agent::Collect() {
+  tracing_.trace->BeforeCollect();
   auto snapshot = tracing_.tracer->Collect();
   if (absl::IsOutOfRange(snapshot.status())) return false;
   if (!snapshot.ok()) {
@@ -318,6 +319,7 @@ bool Agent::Collect() {
 // Each recorded window is one window again, at the time that the replay speed gives it.
 bool Agent::CollectReplayed(absl::Time now) {
   if (!replayed_) {
+    tracing_.trace->BeforeCollect();
     auto snapshot = tracing_.tracer->Collect();
     if (absl::IsOutOfRange(snapshot.status())) return false;
     if (!snapshot.ok()) {

@@ -54,6 +54,7 @@ absl::Status TraceMode::Apply(const v1::TraceDirective* directive, absl::Time no
     absl::MutexLock lock(&mutex_);
     filter_ = std::move(filter);
     raw_.clear();
+    ripe_ = 0;
     events_.clear();
     dropped_ = 0;
     tokens_ = static_cast<double>(filter_.events_per_second);
@@ -78,6 +79,7 @@ void TraceMode::Stop() {
   }
   absl::MutexLock lock(&mutex_);
   raw_.clear();
+  ripe_ = 0;
   LogInfo("trace mode is off", {{"trace_id", filter_.trace_id}});
 }
 
@@ -163,12 +165,20 @@ v1::TraceEvent TraceMode::MakeEvent(const TraceRecord& record, int64_t realtime_
   return event;
 }
 
+void TraceMode::BeforeCollect() {
+  absl::MutexLock lock(&mutex_);
+  ripe_ = raw_.size();
+}
+
 bool TraceMode::Resolve(absl::Time now, int64_t realtime_offset_ns) {
   std::deque<TraceRecord> raw;
   std::set<std::string> devices;
   {
     absl::MutexLock lock(&mutex_);
-    raw.swap(raw_);
+    const auto end = raw_.begin() + static_cast<std::ptrdiff_t>(std::min(ripe_, raw_.size()));
+    raw.assign(raw_.begin(), end);
+    raw_.erase(raw_.begin(), end);
+    ripe_ = 0;
     devices = filter_.devices;
   }
   std::vector<v1::TraceEvent> events;

@@ -9,7 +9,7 @@
 // Both queues are bounded; what does not fit is counted in TraceEvents.dropped. Trace mode ends by
 // itself after the directive's max_duration, whatever happens to the connection.
 //
-// Threading: Apply, Resolve and Stop from the thread that calls Tracer::Collect; TakeEvents from
+// Threading: Apply, BeforeCollect, Resolve and Stop from the thread that calls Tracer::Collect; TakeEvents from
 // any thread; the polling thread is its own.
 #ifndef NODE_AGENT_TRACE_TRACE_MODE_H_
 #define NODE_AGENT_TRACE_TRACE_MODE_H_
@@ -54,7 +54,11 @@ class TraceMode {
   absl::Status Apply(const v1::TraceDirective* directive, absl::Time now);
   bool on() const { return on_; }
 
-  // Resolves what was polled before the last Collect, and switches off when time is up. Returns
+  // To be called before each Tracer::Collect: what was polled until now has its ids defined by it.
+  // What is polled while it runs may not.
+  void BeforeCollect();
+
+  // Resolves what was polled before the last BeforeCollect, and switches off when time is up. Returns
   // whether there are events to send.
   bool Resolve(absl::Time now, int64_t realtime_offset_ns);
 
@@ -95,6 +99,7 @@ class TraceMode {
   absl::Mutex mutex_;
   Filter filter_ ABSL_GUARDED_BY(mutex_);
   std::deque<TraceRecord> raw_ ABSL_GUARDED_BY(mutex_);
+  size_t ripe_ ABSL_GUARDED_BY(mutex_) = 0;  // how many of raw_, from its front, can be resolved
   std::deque<v1::TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;  // not told to the aggregator yet
   double tokens_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -93,6 +93,7 @@ class TraceModeTest : public testing::Test {
     tracer_->script().trace = records;
     EXPECT_TRUE(trace_->Apply(&directive_, absl::Now()).ok());
     WaitForRecords(before + records.size());
+    trace_->BeforeCollect();
     DefineIds();
     trace_->Resolve(absl::Now(), kOffset);
     return trace_->TakeEvents().value_or(v1::TraceEvents());
@@ -202,10 +203,29 @@ TEST_F(TraceModeTest, NobodyTracesForEver) {
   EXPECT_FALSE(trace_->on());
 }
 
+TEST_F(TraceModeTest, WhatIsPolledDuringCollectWaitsForTheNext) {
+  trace_->BeforeCollect();
+  // Comes in while the tracer gathers the definitions.
+  tracer_->script().trace = {Record(1)};
+  ASSERT_TRUE(trace_->Apply(&directive_, absl::Now()).ok());
+  WaitForRecords(1);
+  trace_->Resolve(absl::Now(), kOffset);
+  EXPECT_FALSE(trace_->TakeEvents().has_value());
+
+  trace_->BeforeCollect();
+  DefineIds();
+  trace_->Resolve(absl::Now(), kOffset);
+  const auto events = trace_->TakeEvents();
+  ASSERT_TRUE(events.has_value());
+  ASSERT_EQ(events->events_size(), 1);
+  EXPECT_TRUE(events->events(0).has_dirtier());
+}
+
 TEST_F(TraceModeTest, IdsThatNobodyDefinedStayEmpty) {
   tracer_->script().trace = {Record(1)};
   ASSERT_TRUE(trace_->Apply(&directive_, absl::Now()).ok());
   WaitForRecords(1);
+  trace_->BeforeCollect();
   trace_->Resolve(absl::Now(), kOffset);
   const auto events = trace_->TakeEvents();
   ASSERT_TRUE(events.has_value());

@@ -577,7 +577,6 @@ void BpfTracer::AddMissedEnd(const fb_origin& origin, Snapshot* snapshot) {
     values.bytes = origin.share[i].bytes;
     if (values.bytes != 0) AddRow(RowKeyOf(origin, origin.share[i]), values, snapshot);
   }
-  if (origin.merged == 0) AddLost(FromKernelDevice(origin.dev), origin.op, 0, 1, snapshot);
 }
 
 // An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it is
