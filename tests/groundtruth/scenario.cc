@@ -347,6 +347,24 @@ const std::vector<Scenario>& AllScenarios() {
   return *scenarios;
 }
 
+// Begins the span at a moment in which the disk did nothing, and returns its counters then: a fresh
+// mount may still be read by the filesystem's own threads (ext4lazyinit).
+static absl::StatusOr<DiskCounters> BeginTogether(const LoopDisk& disk, agent::DeviceNumber number,
+                                                  Defendant* defendant) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(15);
+  while (absl::Now() < deadline) {
+    auto before = disk.Counters();
+    if (!before.ok()) return before.status();
+    absl::Status status = defendant->BeginSpan(number);
+    if (!status.ok()) return status;
+    auto after = disk.Counters();
+    if (!after.ok()) return after.status();
+    if (*before == *after && before->in_flight == 0) return before;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  return absl::DeadlineExceededError("the disk never rested before the span");
+}
+
 absl::StatusOr<std::unique_ptr<Defendant>> Defendant::Create(
     std::unique_ptr<agent::Tracer> tracer) {
   auto table = tracer->OpenKallsyms();
@@ -393,9 +411,8 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
   auto defendant = summon();
   if (!defendant.ok()) return defendant.status();
   status = (*defendant)->Watch((*disk)->name());
-  if (status.ok()) status = (*defendant)->BeginSpan(*number);
   if (!status.ok()) return status;
-  auto before = (*disk)->Counters();
+  auto before = BeginTogether(**disk, *number, *defendant);
   if (!before.ok()) return before.status();
   MeasuredSpan span(scenario, writer, disk->get(), filesystem->get());
   status = span.Run();
