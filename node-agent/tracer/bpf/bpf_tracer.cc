@@ -41,6 +41,7 @@ namespace {
 constexpr uint32_t kRowBatch = 64;
 constexpr uint32_t kSweepBatch = 512;
 constexpr size_t kSweepStep = 16384;
+constexpr uint64_t kLongestSoftirqNs = 100'000'000;
 constexpr absl::Duration kTracePause = absl::Milliseconds(10);
 
 uint64_t BootNow() {
@@ -184,7 +185,7 @@ class BpfTracer final : public Tracer {
 
   DeviceSelection selection_;
   std::map<DeviceNumber, WatchedDisk> watched_;
-  uint32_t watches_ = 0;  // how often a disk began to be watched
+  uint32_t watches_ = 0;                       // how often a disk began to be watched
   std::map<uint32_t, uint32_t> device_index_;  // kernel dev_t -> index, never reused
   int fence_ = -1;
   int fence_inner_ = -1;
@@ -370,8 +371,8 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
     WatchedDisk watched;
     watched.name = disk.name;
     watched.index = place->second;
-    absl::Status status = PutDevice(
-        {.dev = dev, .index = watched.index, .watched = 1, .watch = ++watches_});
+    absl::Status status =
+        PutDevice({.dev = dev, .index = watched.index, .watched = 1, .watch = ++watches_});
     if (!status.ok()) return status;
     absl::StatusOr<DiskStat> stat = Baseline(watched);
     if (!stat.ok()) continue;  // the disk went away
@@ -579,16 +580,35 @@ void BpfTracer::AddMissedEnd(const fb_origin& origin, Snapshot* snapshot) {
   }
 }
 
-// An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it is
-// certain that it ended, and that the kernel counted it.
+// An IO whose end the kernel did not tell us stays in the table. Once its disk is idle, it ended,
+// and the kernel counted it. "Idle" leaves out what the driver has given back and a softirq has not
+// finished yet; so only what is older than any softirq waits, the oldest first, and no more than
+// the kernel counted and we did not.
 int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot) {
-  uint64_t before = BootNow();
+  const uint64_t before = BootNow() - kLongestSoftirqNs;
   if (!DiskIsIdle(disk.name)) return 0;
-  uint32_t dev = KernelDevice(device);
+  const uint32_t dev = KernelDevice(device);
+  std::vector<std::pair<uint64_t, uint64_t>> candidates;  // issued, bytes
+  RemoveBios(
+      [&](const fb_origin& origin) {
+        if (origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns < before) {
+          candidates.emplace_back(origin.issue_ns, origin.bytes);
+        }
+        return false;
+      },
+      [](const fb_origin&) {});
+  std::sort(candidates.begin(), candidates.end());
+  uint64_t newest = 0;
+  int64_t allowed = disk.deficit_bytes;
+  for (const auto& [issued, bytes] : candidates) {
+    allowed -= static_cast<int64_t>(bytes);
+    if (allowed < 0) break;
+    newest = issued;
+  }
   int64_t found = 0;
   RemoveBios(
       [&](const fb_origin& origin) {
-        return origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns < before;
+        return origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns <= newest;
       },
       [&](const fb_origin& origin) {
         AddMissedEnd(origin, snapshot);
