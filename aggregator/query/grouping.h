@@ -29,7 +29,12 @@ inline constexpr size_t kMaxDimensions = 9;
 struct GroupKey {
   std::array<uint32_t, kMaxDimensions> parts{};
 
-  friend bool operator==(const GroupKey& a, const GroupKey& b) { return a.parts == b.parts; }
+  // In place: the library's comparison of arrays is a call of memcmp, for every row.
+  friend bool operator==(const GroupKey& a, const GroupKey& b) {
+    uint32_t different = 0;
+    for (size_t i = 0; i < kMaxDimensions; ++i) different |= a.parts[i] ^ b.parts[i];
+    return different == 0;
+  }
   // Most parts are 0; a multiply for each pair is a third of the cost of hashing the bytes.
   template <typename H>
   friend H AbslHashValue(H h, const GroupKey& key) {

@@ -9,7 +9,10 @@
 //
 // The store is filled with windows as long as it takes to make it in a minute: one minute at both
 // ends of the day, ten seconds at the very end, ten minutes in between, where only rollups are
-// read.
+// read. Buckets that are over are summed up at once, without the minutes of rest that a store
+// gives them for late data: the whole day comes in two minutes here, and six-hour buckets that
+// have been over for hours would otherwise be read as hours or not, as the machine was fast or
+// slow.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -394,6 +397,7 @@ int Main(int argc, char** argv) {
   aggregator::RocksStoreOptions store_options;
   store_options.path = o.scratch + "/store";
   store_options.block_cache_bytes = o.cache_mb << 20;
+  store_options.rollup_settle_ns = {};
   std::error_code error;
   if (!o.reuse) std::filesystem::remove_all(store_options.path, error);
   std::filesystem::create_directories(o.scratch, error);
