@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "aggregator/ingest/definitions_check.h"
+#include "aggregator/ingest/tag_waits_check.h"
 #include "common/absl_view.h"
 #include "common/row_block.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -192,21 +193,21 @@ absl::Status DecodeBatch(const IngestLimits& limits, absl::Time now, v1::Batch* 
   absl::Status status = ValidateRowBlock(*rows, limits.max_rows_per_batch);
   if (status.ok()) status = CheckTables(*rows);
   if (status.ok()) status = CheckReports(limits, *batch);
+  if (status.ok() && batch->has_tag_waits()) status = CheckTagWaits(batch->mutable_tag_waits());
   if (status.ok())
     status = CheckDefinitions(batch->definitions(), limits.max_definitions_per_message);
   if (!status.ok()) return status;
 
-  if (batch->dictionary_id() == 0 && (batch->row_count() != 0 || batch->coverage_size() != 0)) {
-    return Bad("dictionary_id is missing");
-  }
+  const bool has_data = batch->row_count() != 0 || batch->coverage_size() != 0 ||
+                        NamesDefinitions(batch->tag_waits());
+  if (batch->dictionary_id() == 0 && has_data) return Bad("dictionary_id is missing");
   if (batch->definitions().dictionary_id() != 0 &&
       batch->definitions().dictionary_id() != batch->dictionary_id()) {
     return Bad("definitions are of another dictionary than the batch");
   }
-  bool reports_only = batch->row_count() == 0 && batch->coverage_size() == 0;
   status = CheckWindow(limits, now, batch->window());
   if (!status.ok()) {
-    if (!reports_only) return status;
+    if (has_data) return status;
     PlaceAt(now, batch->mutable_window());
   }
   for (v1::Gap& gap : *batch->mutable_gaps()) BoundGap(limits, now, &gap);

@@ -109,17 +109,33 @@ absl::Status Appender::CollectNeed(const Dictionaries::Scope& scope, const Incom
   const v1::RowBlock& rows = in.rows != nullptr ? *in.rows : none;
   google::protobuf::RepeatedField<uint32_t> covered;
   for (const v1::CoverageSample& sample : in.batch->coverage()) covered.Add(sample.device());
+  google::protobuf::RepeatedField<uint32_t> tag_intents;
+  google::protobuf::RepeatedField<uint32_t> tag_actors;
+  for (const v1::TagDisk& disk : in.batch->tag_waits().disks()) covered.Add(disk.device());
+  for (const v1::TagWaitRow& row : in.batch->tag_waits().rows()) {
+    covered.Add(row.device());
+    tag_intents.Add(row.intent());
+    tag_actors.Add(row.actor());
+  }
+  for (const v1::TagHolder& holder : in.batch->tag_waits().holders()) {
+    covered.Add(holder.waiter_device());
+    covered.Add(holder.holder_device());
+  }
   for (absl::Status status :
        {check(DefinitionKind::kIntent, rows.intents(), own.intents(), need->mutable_intents()),
         check(DefinitionKind::kActor, rows.actors(), own.actors(), need->mutable_actors()),
         check(DefinitionKind::kDevice, rows.devices(), own.devices(), need->mutable_devices()),
         check(DefinitionKind::kFile, rows.files(), own.files(), need->mutable_files()),
-        check(DefinitionKind::kDevice, covered, own.devices(), need->mutable_devices())}) {
+        check(DefinitionKind::kDevice, covered, own.devices(), need->mutable_devices()),
+        check(DefinitionKind::kIntent, tag_intents, own.intents(), need->mutable_intents()),
+        check(DefinitionKind::kActor, tag_actors, own.actors(), need->mutable_actors())}) {
     if (!status.ok()) return status;
   }
-  auto* devices = need->mutable_devices();
-  std::sort(devices->begin(), devices->end());
-  devices->erase(std::unique(devices->begin(), devices->end()), devices->end());
+  for (auto* numbers :
+       {need->mutable_intents(), need->mutable_actors(), need->mutable_devices()}) {
+    std::sort(numbers->begin(), numbers->end());
+    numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+  }
   return absl::OkStatus();
 }
 
@@ -186,6 +202,32 @@ absl::Status Appender::Translate(const Dictionaries::Scope& scope, DefinitionKin
   return absl::OkStatus();
 }
 
+absl::StatusOr<v1::TagWaits> Appender::TranslateTagWaits(const Dictionaries::Scope& scope,
+                                                         const v1::TagWaits& in) {
+  v1::TagWaits out = in;
+  absl::Status error;
+  auto number = [&](DefinitionKind kind, uint32_t agent_number) -> uint32_t {
+    if (agent_number == 0) return 0;
+    absl::StatusOr<uint32_t> known = s_.dictionaries->Find(scope, kind, agent_number);
+    if (!known.ok()) error = known.status();
+    return known.ok() ? *known : 0;
+  };
+  for (v1::TagDisk& disk : *out.mutable_disks()) {
+    disk.set_device(number(DefinitionKind::kDevice, disk.device()));
+  }
+  for (v1::TagWaitRow& row : *out.mutable_rows()) {
+    row.set_device(number(DefinitionKind::kDevice, row.device()));
+    row.set_intent(number(DefinitionKind::kIntent, row.intent()));
+    row.set_actor(number(DefinitionKind::kActor, row.actor()));
+  }
+  for (v1::TagHolder& holder : *out.mutable_holders()) {
+    holder.set_waiter_device(number(DefinitionKind::kDevice, holder.waiter_device()));
+    holder.set_holder_device(number(DefinitionKind::kDevice, holder.holder_device()));
+  }
+  if (!error.ok()) return error;
+  return out;
+}
+
 absl::Status Appender::Place(const IncomingBatch& in, const Dictionaries::Scope& scope,
                              const Times& times) {
   translated_.Clear();
@@ -206,12 +248,19 @@ absl::Status Appender::Place(const IncomingBatch& in, const Dictionaries::Scope&
     *out = sample;
     out->set_device(*device);
   }
+  v1::TagWaits tag_waits;
+  if (in.batch->has_tag_waits()) {
+    absl::StatusOr<v1::TagWaits> translated = TranslateTagWaits(scope, in.batch->tag_waits());
+    if (!translated.ok()) return translated.status();
+    tag_waits = *std::move(translated);
+  }
+  const auto tag_wait_rows = static_cast<uint64_t>(tag_waits.rows_size());
   const uint64_t last_ns = times.end_unix_ns - 1;
   const auto row_count = static_cast<uint64_t>(translated_.op_confidence_size());
   auto kept = std::find_if(horizons_.begin(), horizons_.end(),
                            [last_ns](uint64_t horizon) { return last_ns >= horizon; });
   if (kept == horizons_.end()) {
-    too_old_rows_ += row_count;
+    too_old_rows_ += row_count + tag_wait_rows;
     return absl::OkStatus();
   }
   const auto level = static_cast<Level>(kept - horizons_.begin());
@@ -219,12 +268,17 @@ absl::Status Appender::Place(const IncomingBatch& in, const Dictionaries::Scope&
     if (intent == 0) continue;
     s_.intent_seen->Note(intent, times.start_unix_ns, times.end_unix_ns, &batch_);
   }
+  for (const v1::TagWaitRow& row : tag_waits.rows()) {
+    if (row.intent() == 0) continue;
+    s_.intent_seen->Note(row.intent(), times.start_unix_ns, times.end_unix_ns, &batch_);
+  }
   rows_ += row_count;
+  tag_wait_rows_ += tag_wait_rows;
   first_unix_ns_ = std::min(
       first_unix_ns_, level == Level::kRaw ? last_ns : last_ns / LevelNs(level) * LevelNs(level));
   last_unix_ns_ = std::max(last_unix_ns_, times.end_unix_ns);
   MarkStale(in.host, last_ns, level);
-  if (level != Level::kRaw) return PlaceLate(level, in, last_ns, coverage);
+  if (level != Level::kRaw) return PlaceLate(level, in, last_ns, coverage, tag_waits);
 
   rocksdb::ColumnFamilyHandle* family = s_.database->family(Family::kPointsRaw);
   const std::string suffix = EncodeRawSuffix(in.batch->spool_epoch(), in.batch->seq());
@@ -240,11 +294,13 @@ absl::Status Appender::Place(const IncomingBatch& in, const Dictionaries::Scope&
     *losses.mutable_losses() = in.batch->losses();
     put(PointKind::kLosses, losses.SerializeAsString());
   }
+  if (in.batch->has_tag_waits()) put(PointKind::kTagWaits, tag_waits.SerializeAsString());
   return absl::OkStatus();
 }
 
 absl::Status Appender::PlaceLate(Level level, const IncomingBatch& in, uint64_t last_ns,
-                                 const stored::Coverage& coverage) {
+                                 const stored::Coverage& coverage,
+                                 const v1::TagWaits& tag_waits) {
   const uint64_t bucket_last_ns = last_ns / LevelNs(level) * LevelNs(level) + LevelNs(level) - 1;
   last_unix_ns_ = std::max(last_unix_ns_, bucket_last_ns + 1);
   LateKey key(level, in.host, bucket_last_ns);
@@ -257,6 +313,7 @@ absl::Status Appender::PlaceLate(Level level, const IncomingBatch& in, uint64_t 
   stored::Losses losses;
   *losses.mutable_losses() = in.batch->losses();
   AddLosses(losses, &at->second.losses);
+  if (in.batch->has_tag_waits()) at->second.tag_waits.Add(tag_waits);
   return absl::OkStatus();
 }
 
@@ -287,7 +344,13 @@ absl::Status Appender::LoadLate(const LateKey& late_key, Late* late) {
   if (!status.ok()) return status;
   stored::Losses losses;
   if (found && !losses.ParseFromString(value)) return absl::DataLossError("damaged losses");
-  AddLosses(losses, &late->losses);
+  if (found) AddLosses(losses, &late->losses);
+  status = s_.database->Get(family, EncodePointKey(level, PointKind::kTagWaits, host, last_ns),
+                            &value, &found);
+  if (!status.ok()) return status;
+  v1::TagWaits tag_waits;
+  if (found && !tag_waits.ParseFromString(value)) return absl::DataLossError("damaged tag waits");
+  if (found) late->tag_waits.Add(tag_waits);
   return absl::OkStatus();
 }
 
@@ -319,6 +382,9 @@ absl::StatusOr<rocksdb::WriteBatch*> Appender::Finish() {
       put(PointKind::kCoverage, ToStored(late.coverage).SerializeAsString());
     }
     if (!late.losses.empty()) put(PointKind::kLosses, ToStored(late.losses).SerializeAsString());
+    if (!late.tag_waits.empty()) {
+      put(PointKind::kTagWaits, late.tag_waits.Finish().SerializeAsString());
+    }
   }
   late_.clear();
   s_.high_water->AddTo(&batch_);

@@ -33,6 +33,7 @@
 #include "aggregator/store/rollup.h"
 #include "aggregator/store/row_merger.h"
 #include "aggregator/store/store.h"
+#include "aggregator/store/tag_wait_sums.h"
 
 namespace fleetblame::aggregator {
 
@@ -65,6 +66,8 @@ class Appender {
   void Abandon();
 
   uint64_t rows() const { return rows_; }
+  uint64_t tag_wait_rows() const { return tag_wait_rows_; }
+  // Both kinds.
   uint64_t too_old_rows() const { return too_old_rows_; }
   // Bounds of what was placed; first > last when nothing was.
   uint64_t first_unix_ns() const { return first_unix_ns_; }
@@ -80,6 +83,7 @@ class Appender {
     RowMerger rows;
     CoverageSums coverage;
     LossSums losses;
+    TagWaitSums tag_waits;
   };
   using LateKey = std::tuple<Level, HostNumber, uint64_t>;  // level, host, last_ns
 
@@ -90,9 +94,11 @@ class Appender {
   absl::Status Intern(const Dictionaries::Scope& scope, const v1::Definitions& definitions);
   absl::Status Translate(const Dictionaries::Scope& scope, DefinitionKind kind,
                          google::protobuf::RepeatedField<uint32_t>* numbers);
+  absl::StatusOr<v1::TagWaits> TranslateTagWaits(const Dictionaries::Scope& scope,
+                                                 const v1::TagWaits& in);
   absl::Status Place(const IncomingBatch& in, const Dictionaries::Scope& scope, const Times& times);
   absl::Status PlaceLate(Level level, const IncomingBatch& in, uint64_t last_ns,
-                         const stored::Coverage& coverage);
+                         const stored::Coverage& coverage, const v1::TagWaits& tag_waits);
   absl::Status LoadLate(const LateKey& key, Late* late);
   void MarkStale(HostNumber host, uint64_t last_ns, Level placed);
 
@@ -106,6 +112,7 @@ class Appender {
   std::map<LateKey, Late> late_;
   v1::RowBlock translated_;
   uint64_t rows_ = 0;
+  uint64_t tag_wait_rows_ = 0;
   uint64_t too_old_rows_ = 0;
   uint64_t first_unix_ns_ = UINT64_MAX;
   uint64_t last_unix_ns_ = 0;

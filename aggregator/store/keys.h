@@ -34,6 +34,7 @@ enum class PointKind : uint8_t {
   kLosses = 3,      // unit: host;   suffix as above
   kGroupRows = 4,   // unit: group of hosts; not in kRaw
   kIntentRows = 5,  // unit: intent; suffix: group(4); from kFirstIntentLevel on
+  kTagWaits = 6,    // unit: host;   suffix as of kCoverage
 };
 // Level from which rows are kept by intent too. They hold every row a second time, and most a third
 // time, so not below an hour.

@@ -446,13 +446,9 @@ absl::StatusOr<std::vector<StoredCoverage>> RocksReadView::Coverage(
   return out;
 }
 
-absl::StatusOr<std::map<std::string, uint64_t>> RocksReadView::Losses(
-    std::span<const HostNumber> hosts, const ScanRange& range) const {
-  LossSums sums;
-  ScanRange clamped = Clamp(range);
-  // Hosts mostly share their segments, and most hosts lose nothing: looking at each by itself would
-  // cost more than everything else.
-  std::map<std::tuple<Level, uint64_t, uint64_t>, std::vector<HostNumber>> shared;
+RocksReadView::Segments RocksReadView::SharedSegments(std::span<const HostNumber> hosts,
+                                                      const ScanRange& clamped) const {
+  Segments shared;
   for (HostNumber host : hosts) {
     CoverRequest request{UnitKind::kHost,  host,       clamped.start_unix_ns, clamped.end_unix_ns,
                          clamped.coarsest, Level::kRaw};
@@ -460,9 +456,16 @@ absl::StatusOr<std::map<std::string, uint64_t>> RocksReadView::Losses(
       shared[{s.level, s.from_unix_ns, s.to_unix_ns}].push_back(host);
     }
   }
+  return shared;
+}
+
+absl::StatusOr<std::map<std::string, uint64_t>> RocksReadView::Losses(
+    std::span<const HostNumber> hosts, const ScanRange& range) const {
+  LossSums sums;
   PointReader reader(sources_.database, snapshot_);
   absl::Status error;
-  for (const auto& [segment, units] : shared) {
+  // Most hosts lose nothing: looking at each by itself would cost more than everything else.
+  for (const auto& [segment, units] : SharedSegments(hosts, Clamp(range))) {
     absl::Status status = reader.ScanUnits(
         std::get<0>(segment), PointKind::kLosses, units, std::get<1>(segment), std::get<2>(segment),
         [&](const PointKey&, std::string_view value) {
@@ -478,6 +481,29 @@ absl::StatusOr<std::map<std::string, uint64_t>> RocksReadView::Losses(
     if (!status.ok()) return status;
   }
   return sums;
+}
+
+absl::Status RocksReadView::TagWaits(std::span<const HostNumber> hosts, const ScanRange& range,
+                                     const TagWaitsSink& sink) const {
+  PointReader reader(sources_.database, snapshot_);
+  absl::Status error;
+  bool stopped = false;
+  v1::TagWaits waits;
+  for (const auto& [segment, units] : SharedSegments(hosts, Clamp(range))) {
+    absl::Status status = reader.ScanUnits(
+        std::get<0>(segment), PointKind::kTagWaits, units, std::get<1>(segment),
+        std::get<2>(segment), [&](const PointKey& key, std::string_view value) {
+          if (!waits.ParseFromArray(value.data(), static_cast<int>(value.size()))) {
+            error = absl::DataLossError("stored tag waits are damaged");
+            return false;
+          }
+          stopped = !sink({key.unit, key.last_ns + 1, &waits});
+          return !stopped;
+        });
+    if (!error.ok()) return error;
+    if (!status.ok() || stopped) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace fleetblame::aggregator

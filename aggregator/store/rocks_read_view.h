@@ -8,7 +8,10 @@
 
 #include <rocksdb/snapshot.h>
 
+#include <map>
 #include <memory>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "aggregator/store/cover.h"
@@ -61,8 +64,14 @@ class RocksReadView : public ReadView {
                                                        const ScanRange& range) const override;
   absl::StatusOr<std::map<std::string, uint64_t>> Losses(std::span<const HostNumber> hosts,
                                                          const ScanRange& range) const override;
+  absl::Status TagWaits(std::span<const HostNumber> hosts, const ScanRange& range,
+                        const TagWaitsSink& sink) const override;
 
  private:
+  // Which units are covered by which segment. Hosts mostly share theirs.
+  using Segments = std::map<std::tuple<Level, uint64_t, uint64_t>, std::vector<HostNumber>>;
+  Segments SharedSegments(std::span<const HostNumber> hosts, const ScanRange& clamped) const;
+
   class Scan;
 
   ScanRange Clamp(const ScanRange& range) const;

@@ -131,6 +131,7 @@ class RocksStore : public Store {
   std::atomic<uint64_t> rows_{0};
   std::atomic<uint64_t> batches_{0};
   std::atomic<uint64_t> duplicates_{0};
+  std::atomic<uint64_t> tag_wait_rows_{0};
   std::atomic<uint64_t> too_old_rows_{0};
   std::atomic<uint64_t> rolled_up_{0};
   std::atomic<uint64_t> rollups_raced_{0};
@@ -275,6 +276,7 @@ absl::Status RocksStore::WriteAppender(Appender* appender) {
   if (status.ok()) {
     appender->Commit();
     rows_ += appender->rows();
+    tag_wait_rows_ += appender->tag_wait_rows();
     too_old_rows_ += appender->too_old_rows();
   } else {
     appender->Abandon();
@@ -582,6 +584,7 @@ std::map<std::string, double> RocksStore::Gauges() const {
   set("rows_total", rows_.load());
   set("batches_total", batches_.load());
   set("duplicate_batches_total", duplicates_.load());
+  set("tag_wait_rows_total", tag_wait_rows_.load());
   set("too_old_rows_total", too_old_rows_.load());
   set("rollups_pending", dirty_.size());
   set("rollups_total", rolled_up_.load());

@@ -105,6 +105,9 @@ class RocksStoreTest : public testing::Test {
     auto losses = view->Losses(AllHosts(), range);
     ASSERT_TRUE(losses.ok()) << losses.status();
     EXPECT_EQ((*losses)["table_full"], want_loss);
+    EXPECT_TRUE(ReadTagWaits(*view, AllHosts(), range) ==
+                model_.TagWaits(range.start_unix_ns, range.end_unix_ns))
+        << "tag waits differ";
     auto coverage = view->Coverage(AllHosts(), range);
     ASSERT_TRUE(coverage.ok());
     std::map<HostNumber, uint64_t> recorded;
@@ -441,6 +444,52 @@ TEST_F(RocksStoreTest, WhatComesAfterRetentionIsSummedIntoWhatIsLeft) {
   ModelAgent::Outgoing out = a.Next(kTestStartUnixNs, 10 * kTestSecondNs, 9);
   EXPECT_EQ(Append(a, out).outcome, Outcome::kDurable);
   EXPECT_EQ(store_->Gauges()["too_old_rows_total"], 9);
+}
+
+TEST_F(RocksStoreTest, TagWaitsOfStrangersAreNotRead) {
+  ModelAgent a = NewAgent(1);
+  ModelAgent b = NewAgent(2);
+  uint64_t waits = 0;
+  for (uint64_t n = 1; n <= 30; ++n) {
+    ModelAgent::Outgoing out = a.Next(kTestStartUnixNs + n * kMinuteNs, kMinuteNs, 1);
+    waits += static_cast<uint64_t>(out.batch.tag_waits().rows_size());
+    ASSERT_EQ(Append(a, out).outcome, Outcome::kDurable);
+    // Sent twice, as after a lost acknowledgement.
+    EXPECT_EQ(Append(a, out).outcome, Outcome::kDuplicate);
+    Take(&b, kTestStartUnixNs + n * kMinuteNs);
+  }
+  EXPECT_GT(waits, 0u);
+  std::unique_ptr<ReadView> view = store_->NewReadView();
+  std::vector<HostNumber> only_b = {b.number};
+  EXPECT_TRUE(ReadTagWaits(*view, only_b, kEverything) == model_.TagWaits(0, UINT64_MAX));
+  int calls = 0;
+  ASSERT_TRUE(view->TagWaits(AllHosts(), kEverything, [&calls](const ScannedTagWaits&) {
+                     ++calls;
+                     return false;
+                   }).ok());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(RocksStoreTest, TagWaitsWithoutDefinitionsAreAskedFor) {
+  ModelAgent a = NewAgent(1);
+  ModelAgent::Outgoing out = a.Next(kTestStartUnixNs + kMinuteNs, kMinuteNs, 1);
+  v1::TagWaits* waits = out.batch.mutable_tag_waits();
+  waits->Clear();
+  v1::TagWaitRow* row = waits->add_rows();
+  row->set_device(901);
+  row->set_intent(902);
+  row->set_actor(903);
+  waits->add_holders()->set_holder_device(904);
+  waits->add_disks()->set_device(901);
+  AppendResult result = Append(a, out);
+  ASSERT_EQ(result.outcome, Outcome::kNeedDefinitions);
+  ASSERT_EQ(result.need.devices_size(), 2);
+  EXPECT_EQ(result.need.devices(0), 901u);
+  EXPECT_EQ(result.need.devices(1), 904u);
+  ASSERT_EQ(result.need.intents_size(), 1);
+  EXPECT_EQ(result.need.intents(0), 902u);
+  ASSERT_EQ(result.need.actors_size(), 1);
+  EXPECT_EQ(result.need.actors(0), 903u);
 }
 
 TEST_F(RocksStoreTest, GapsAreFoundByOverlap) {

@@ -7,6 +7,7 @@
 #include "aggregator/store/intent_split.h"
 #include "aggregator/store/keys.h"
 #include "aggregator/store/row_codec.h"
+#include "aggregator/store/tag_wait_sums.h"
 #include "aggregator/store/window_sum.h"
 
 namespace fleetblame::aggregator {
@@ -171,6 +172,20 @@ absl::Status Rollup::MakeBooks(const Bucket& bucket, PointReader* reader,
   if (!status.ok()) return status;
   if (!loss_sums.empty()) {
     batch->Put(family, key(PointKind::kLosses), ToStored(loss_sums).SerializeAsString());
+  }
+
+  TagWaitSums tag_sums;
+  v1::TagWaits waits;
+  status = reader->Scan(source, PointKind::kTagWaits, bucket.unit, from, to,
+                        [&](const PointKey&, std::string_view v) {
+                          if (!Parse(v, &waits)) error = absl::DataLossError("damaged tag waits");
+                          tag_sums.Add(waits);
+                          return error.ok();
+                        });
+  if (!error.ok()) return error;
+  if (!status.ok()) return status;
+  if (!tag_sums.empty()) {
+    batch->Put(family, key(PointKind::kTagWaits), tag_sums.Finish().SerializeAsString());
   }
   return absl::OkStatus();
 }

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "proto/fleetblame/v1/collector.pb.h"
 #include "proto/fleetblame/v1/control.pb.h"
+#include "proto/fleetblame/v1/tagwait.pb.h"
 #include "proto/fleetblame/v1/types.pb.h"
 
 namespace fleetblame::aggregator {
@@ -105,6 +106,15 @@ struct StoredGap {
   v1::Gap gap;
 };
 
+// What one host said of tag starvation in one window or bucket; device, intent and actor numbers
+// are the store's. The reference is valid during the callback only.
+struct ScannedTagWaits {
+  HostNumber host = 0;
+  uint64_t end_unix_ns = 0;
+  const v1::TagWaits* waits = nullptr;
+};
+using TagWaitsSink = std::function<bool(const ScannedTagWaits&)>;
+
 struct StoredCoverage {
   HostNumber host = 0;
   DeviceNumber device = 0;
@@ -159,6 +169,10 @@ class ReadView {
   // Loss counters summed over hosts and range.
   virtual absl::StatusOr<std::map<std::string, uint64_t>> Losses(std::span<const HostNumber> hosts,
                                                                  const ScanRange& range) const = 0;
+  // Covers the range as ScanHosts does; hosts that never reported any cost next to nothing. Blocks
+  // of several hosts come interleaved and out of order of time.
+  virtual absl::Status TagWaits(std::span<const HostNumber> hosts, const ScanRange& range,
+                                const TagWaitsSink& sink) const = 0;
 };
 
 class Store {

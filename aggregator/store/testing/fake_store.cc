@@ -51,6 +51,12 @@ struct WindowRows {
   std::vector<BlockRow> rows;
 };
 
+struct HostTagWaits {
+  HostNumber host = 0;
+  uint64_t end = 0;
+  v1::TagWaits waits;
+};
+
 struct HostCoverage {
   HostNumber host = 0;
   uint64_t start = 0;
@@ -117,6 +123,7 @@ struct FakeStore::State {
   std::vector<HostRecord> hosts;
   std::vector<std::shared_ptr<const WindowRows>> windows;
   std::vector<HostCoverage> coverage;
+  std::vector<HostTagWaits> tag_waits;
   std::vector<HostLoss> losses;
   std::vector<StoredGap> gaps;
   Dictionary<v1::Intent> intents;
@@ -142,6 +149,7 @@ class FakeStore::View : public ReadView {
         windows_(s.windows),
         coverage_(s.coverage),
         losses_(s.losses),
+        tag_waits_(s.tag_waits),
         gaps_(s.gaps),
         intents_(s.intents.snapshot()),
         actors_(s.actors.snapshot()),
@@ -282,6 +290,15 @@ class FakeStore::View : public ReadView {
     return out;
   }
 
+  absl::Status TagWaits(std::span<const HostNumber> hosts, const ScanRange& range,
+                        const TagWaitsSink& sink) const override {
+    for (const HostTagWaits& t : tag_waits_) {
+      if (!std::binary_search(hosts.begin(), hosts.end(), t.host)) continue;
+      if (Belongs(t.end, range) && !sink({t.host, t.end, &t.waits})) break;
+    }
+    return absl::OkStatus();
+  }
+
  private:
   struct Part {
     std::map<RowKey, BlockRow> rows;
@@ -351,6 +368,7 @@ class FakeStore::View : public ReadView {
   std::vector<std::shared_ptr<const WindowRows>> windows_;
   const std::vector<HostCoverage> coverage_;
   const std::vector<HostLoss> losses_;
+  const std::vector<HostTagWaits> tag_waits_;
   const std::vector<StoredGap> gaps_;
   const std::vector<std::shared_ptr<const v1::Intent>> intents_;
   const std::vector<std::shared_ptr<const v1::Actor>> actors_;
@@ -373,6 +391,11 @@ void FakeStore::AddRows(HostNumber host, uint64_t start_unix_ns, uint64_t end_un
   w->end = end_unix_ns;
   w->rows = std::move(rows);
   state_->windows.push_back(std::move(w));
+}
+
+void FakeStore::AddTagWaits(HostNumber host, uint64_t end_unix_ns, const v1::TagWaits& waits) {
+  absl::MutexLock lock(&mutex_);
+  state_->tag_waits.push_back({host, end_unix_ns, waits});
 }
 
 void FakeStore::AddCoverage(HostNumber host, uint64_t start_unix_ns, uint64_t end_unix_ns,
@@ -523,6 +546,21 @@ AppendResult FakeStore::AppendOne(const IncomingBatch& in) {
     sample.set_device(translate(2, sample.device(), result.need.mutable_devices()));
     coverage.push_back(sample);
   }
+  v1::TagWaits tag_waits = batch.tag_waits();
+  for (v1::TagDisk& disk : *tag_waits.mutable_disks()) {
+    disk.set_device(translate(2, disk.device(), result.need.mutable_devices()));
+  }
+  for (v1::TagWaitRow& row : *tag_waits.mutable_rows()) {
+    row.set_device(translate(2, row.device(), result.need.mutable_devices()));
+    row.set_intent(translate(0, row.intent(), result.need.mutable_intents()));
+    row.set_actor(translate(1, row.actor(), result.need.mutable_actors()));
+  }
+  for (v1::TagHolder& holder : *tag_waits.mutable_holders()) {
+    holder.set_waiter_device(
+        translate(2, holder.waiter_device(), result.need.mutable_devices()));
+    holder.set_holder_device(
+        translate(2, holder.holder_device(), result.need.mutable_devices()));
+  }
   if (result.need.intents_size() + result.need.actors_size() + result.need.devices_size() +
           result.need.files_size() >
       0) {
@@ -540,6 +578,7 @@ AppendResult FakeStore::AppendOne(const IncomingBatch& in) {
   for (const v1::LossCounter& loss : batch.losses()) {
     s.losses.push_back({in.host, stored->start, stored->end, loss});
   }
+  if (batch.has_tag_waits()) s.tag_waits.push_back({in.host, stored->end, tag_waits});
   for (const v1::Gap& gap : batch.gaps()) s.gaps.push_back({in.host, gap});
   s.windows.push_back(std::move(stored));
   durable = batch.seq();

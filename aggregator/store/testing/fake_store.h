@@ -35,6 +35,8 @@ class FakeStore : public Store {
                    const v1::CoverageSample& sample);
   void AddLoss(HostNumber host, uint64_t start_unix_ns, uint64_t end_unix_ns,
                const std::string& name, uint64_t delta);
+  // Numbers are those that Intern* returned.
+  void AddTagWaits(HostNumber host, uint64_t end_unix_ns, const v1::TagWaits& waits);
   IntentNumber InternIntent(const v1::Intent& intent);
   ActorNumber InternActor(const v1::Actor& actor);
   DeviceNumber InternDevice(const v1::Device& device);

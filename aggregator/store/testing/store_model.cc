@@ -250,6 +250,31 @@ ModelAgent::Outgoing ModelAgent::Next(uint64_t end_unix_ns, uint64_t length_ns, 
     loss->set_name("table_full");
     loss->set_delta(1 + random_() % 9);
   }
+  if (random_() % 3 == 0) {
+    v1::TagWaits* waits = b.mutable_tag_waits();
+    v1::TagSet* set = waits->add_sets();
+    set->set_set(1 + static_cast<uint32_t>(random_() % 9));
+    set->set_driver(absl::StrCat("driver-", random_() % 2));
+    for (int i = 0; i < 3; ++i) {
+      v1::TagWaitRow* row = waits->add_rows();
+      row->set_device(pick(kDevices, false));
+      row->set_intent(pick(kIntents, true));
+      row->set_actor(pick(kActors, true));
+      row->set_set(set->set());
+      row->set_kind(v1::TAG_KIND_HARDWARE);
+      row->set_waits(1 + random_() % 100);
+      row->set_wait_ns(random_() % 1'000'000'000);
+      row->mutable_wait()->add_buckets(static_cast<uint32_t>(random_() % kHistogramBuckets));
+      row->mutable_wait()->add_counts(row->waits());
+      v1::TagHolder* holder = waits->add_holders();
+      holder->set_waiter_device(row->device());
+      holder->set_set(set->set());
+      holder->set_kind(v1::TAG_KIND_HARDWARE);
+      holder->set_holder_device(pick(kDevices, false));
+      holder->set_tags_sum(random_() % 50);
+      holder->set_samples(10);
+    }
+  }
   return out;
 }
 
@@ -273,6 +298,16 @@ void StoreModel::Add(const ModelAgent& agent, const ModelAgent::Outgoing& out) {
   book.last_ns = last_ns;
   for (const auto& sample : out.batch.coverage()) book.recorded_bytes += sample.recorded_bytes();
   for (const auto& loss : out.batch.losses()) book.loss += loss.delta();
+  for (const auto& row : out.batch.tag_waits().rows()) {
+    book.tag_waits[{agent.device(row.device()).name(),
+                    row.intent() == 0 ? "" : agent.intent(row.intent()).intent_id(),
+                    row.actor() == 0 ? "" : agent.actor(row.actor()).comm()}]
+        .Add(row);
+  }
+  for (const auto& holder : out.batch.tag_waits().holders()) {
+    book.tags_held[{agent.device(holder.waiter_device()).name(),
+                    agent.device(holder.holder_device()).name()}] += holder.tags_sum();
+  }
 }
 
 RowSums StoreModel::Sum(uint64_t from, uint64_t to, KeyDetail detail,
@@ -312,6 +347,53 @@ uint64_t StoreModel::Loss(uint64_t from, uint64_t to) const {
     if (b.last_ns >= from && b.last_ns < to) sum += b.loss;
   }
   return sum;
+}
+
+void TagWaitSum::Add(const v1::TagWaitRow& row) {
+  waits += row.waits();
+  wait_ns += row.wait_ns();
+  for (int i = 0; i < row.wait().buckets_size(); ++i) {
+    wait[row.wait().buckets(i)] += row.wait().counts(i);
+  }
+}
+
+TagWaitTotals StoreModel::TagWaits(uint64_t from, uint64_t to) const {
+  TagWaitTotals totals;
+  for (const Book& b : books_) {
+    if (b.last_ns < from || b.last_ns >= to) continue;
+    for (const auto& [key, sum] : b.tag_waits) {
+      TagWaitSum& into = totals.rows[key];
+      into.waits += sum.waits;
+      into.wait_ns += sum.wait_ns;
+      for (const auto& [bucket, count] : sum.wait) into.wait[bucket] += count;
+    }
+    for (const auto& [key, tags] : b.tags_held) {
+      if (tags > 0) totals.held[key] += tags;
+    }
+  }
+  return totals;
+}
+
+TagWaitTotals ReadTagWaits(const ReadView& view, std::span<const HostNumber> hosts,
+                           const ScanRange& range) {
+  TagWaitTotals totals;
+  auto device = [&view](DeviceNumber n) { return n == 0 ? "" : view.Device(n).value().name(); };
+  absl::Status status = view.TagWaits(hosts, range, [&](const ScannedTagWaits& block) {
+    for (const auto& row : block.waits->rows()) {
+      totals
+          .rows[{device(row.device()),
+                 row.intent() == 0 ? "" : view.Intent(row.intent()).value().intent_id(),
+                 row.actor() == 0 ? "" : view.Actor(row.actor()).value().comm()}]
+          .Add(row);
+    }
+    for (const auto& h : block.waits->holders()) {
+      if (h.tags_sum() == 0) continue;
+      totals.held[{device(h.waiter_device()), device(h.holder_device())}] += h.tags_sum();
+    }
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return totals;
 }
 
 RowSums ReadHosts(const ReadView& view, std::span<const HostNumber> hosts, const ScanRange& range,

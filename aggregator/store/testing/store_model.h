@@ -12,6 +12,8 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "aggregator/store/store.h"
@@ -37,6 +39,20 @@ struct RowSum {
 };
 // Key in words ("intent actor device ...") to sum.
 using RowSums = std::map<std::string, RowSum>;
+
+// Tag waits by device, intent's id and comm; tags held by waiter and holder.
+struct TagWaitSum {
+  uint64_t waits = 0;
+  uint64_t wait_ns = 0;
+  std::map<uint32_t, uint64_t> wait;
+  bool operator==(const TagWaitSum&) const = default;
+  void Add(const v1::TagWaitRow& row);
+};
+struct TagWaitTotals {
+  std::map<std::tuple<std::string, std::string, std::string>, TagWaitSum> rows;
+  std::map<std::pair<std::string, std::string>, uint64_t> held;
+  bool operator==(const TagWaitTotals&) const = default;
+};
 
 enum class KeyDetail {
   kAll,      // with host and file
@@ -97,6 +113,7 @@ class StoreModel {
   RowSums RowsOfIntent(uint32_t identity, uint64_t from, uint64_t to, KeyDetail detail) const;
   uint64_t RecordedBytes(int agent_index, uint64_t from, uint64_t to) const;
   uint64_t Loss(uint64_t from, uint64_t to) const;
+  TagWaitTotals TagWaits(uint64_t from, uint64_t to) const;
 
  private:
   struct Entry {
@@ -114,6 +131,8 @@ class StoreModel {
     uint64_t last_ns = 0;
     uint64_t recorded_bytes = 0;
     uint64_t loss = 0;
+    std::map<std::tuple<std::string, std::string, std::string>, TagWaitSum> tag_waits;
+    std::map<std::pair<std::string, std::string>, uint64_t> tags_held;
   };
   std::vector<Entry> entries_;
   std::vector<Book> books_;
@@ -125,6 +144,9 @@ RowSums ReadHosts(const ReadView& view, std::span<const HostNumber> hosts, const
 RowSums ReadFleet(const ReadView& view, const ScanRange& range);
 RowSums ReadIntents(const ReadView& view, std::span<const IntentNumber> intents,
                     const ScanRange& range, KeyDetail detail);
+
+TagWaitTotals ReadTagWaits(const ReadView& view, std::span<const HostNumber> hosts,
+                           const ScanRange& range);
 
 // Words for what a test failure should show: the first differences.
 std::string Difference(const RowSums& got, const RowSums& want);
