@@ -53,6 +53,7 @@ int Main(int argc, char** argv) {
   AddSeriesCommand(&app, &context);
   AddHostsCommand(&app, &context);
   AddCoverageCommand(&app, &context);
+  AddTagsCommand(&app, &context);
   AddTraceCommand(&app, &context);
   AddControlCommand(&app, &context);
   try {

@@ -23,9 +23,8 @@ absl::Status CheckCount(const char* what, int count, int most) {
 }
 
 absl::Status CheckSet(const v1::TagSet& set) {
-  for (const std::string* text :
-       {&set.driver(), &set.host(), &set.model(), &set.pci_address(), &set.pci_id(),
-        &set.pci_subsystem_id(), &set.firmware()}) {
+  for (const std::string* text : {&set.driver(), &set.host(), &set.model(), &set.pci_address(),
+                                  &set.pci_id(), &set.pci_subsystem_id(), &set.firmware()}) {
     if (text->size() > kMaxTextBytes) {
       return Bad(absl::StrCat("a text of set ", set.set(), " has ", text->size(),
                               " bytes; at most ", kMaxTextBytes));
@@ -53,9 +52,7 @@ absl::Status CheckHistogram(const v1::Histogram& histogram) {
 
 // A newer agent may know more.
 void DropUnknown(v1::TagWaits* waits) {
-  auto kind = [](v1::TagKind k) {
-    return v1::TagKind_IsValid(k) ? k : v1::TAG_KIND_UNSPECIFIED;
-  };
+  auto kind = [](v1::TagKind k) { return v1::TagKind_IsValid(k) ? k : v1::TAG_KIND_UNSPECIFIED; };
   auto source = [](v1::TagWaitSource s) {
     return v1::TagWaitSource_IsValid(s) ? s : v1::TAG_WAIT_SOURCE_UNSPECIFIED;
   };
@@ -82,8 +79,9 @@ absl::Status CheckTagWaits(v1::TagWaits* waits) {
   absl::flat_hash_set<uint32_t> sets = {0};
   for (const v1::TagSet& set : waits->sets()) {
     if (!sets.insert(set.set()).second) {
-      return Bad(absl::StrCat("set ", set.set(), set.set() == 0 ? " means none and cannot be defined"
-                                                                : " is defined twice"));
+      return Bad(
+          absl::StrCat("set ", set.set(),
+                       set.set() == 0 ? " means none and cannot be defined" : " is defined twice"));
     }
     if (absl::Status status = CheckSet(set); !status.ok()) return status;
   }

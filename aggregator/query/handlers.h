@@ -22,6 +22,7 @@ absl::Status CompareHosts(QueryRun& run, const v1::CompareHostsRequest& request,
                           v1::CompareHostsResponse* response);
 absl::Status Coverage(QueryRun& run, const v1::CoverageRequest& request,
                       v1::CoverageResponse* response);
+absl::Status Tags(QueryRun& run, const v1::TagsRequest& request, v1::TagsResponse* response);
 
 }  // namespace fleetblame::aggregator
 

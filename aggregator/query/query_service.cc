@@ -70,6 +70,11 @@ class QueryService final : public v1::Query::CallbackService {
                                      v1::CoverageResponse* response) override {
     return Unary("Coverage", context, request, response, &aggregator::Coverage);
   }
+  grpc::ServerUnaryReactor* Tags(grpc::CallbackServerContext* context,
+                                 const v1::TagsRequest* request,
+                                 v1::TagsResponse* response) override {
+    return Unary("Tags", context, request, response, &aggregator::Tags);
+  }
 
   grpc::ServerWriteReactor<v1::TraceResponse>* Trace(grpc::CallbackServerContext* context,
                                                      const v1::TraceRequest* request) override {

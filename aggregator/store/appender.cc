@@ -131,8 +131,7 @@ absl::Status Appender::CollectNeed(const Dictionaries::Scope& scope, const Incom
         check(DefinitionKind::kActor, tag_actors, own.actors(), need->mutable_actors())}) {
     if (!status.ok()) return status;
   }
-  for (auto* numbers :
-       {need->mutable_intents(), need->mutable_actors(), need->mutable_devices()}) {
+  for (auto* numbers : {need->mutable_intents(), need->mutable_actors(), need->mutable_devices()}) {
     std::sort(numbers->begin(), numbers->end());
     numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
   }
@@ -299,8 +298,7 @@ absl::Status Appender::Place(const IncomingBatch& in, const Dictionaries::Scope&
 }
 
 absl::Status Appender::PlaceLate(Level level, const IncomingBatch& in, uint64_t last_ns,
-                                 const stored::Coverage& coverage,
-                                 const v1::TagWaits& tag_waits) {
+                                 const stored::Coverage& coverage, const v1::TagWaits& tag_waits) {
   const uint64_t bucket_last_ns = last_ns / LevelNs(level) * LevelNs(level) + LevelNs(level) - 1;
   last_unix_ns_ = std::max(last_unix_ns_, bucket_last_ns + 1);
   LateKey key(level, in.host, bucket_last_ns);

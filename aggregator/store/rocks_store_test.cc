@@ -463,10 +463,12 @@ TEST_F(RocksStoreTest, TagWaitsOfStrangersAreNotRead) {
   std::vector<HostNumber> only_b = {b.number};
   EXPECT_TRUE(ReadTagWaits(*view, only_b, kEverything) == model_.TagWaits(0, UINT64_MAX));
   int calls = 0;
-  ASSERT_TRUE(view->TagWaits(AllHosts(), kEverything, [&calls](const ScannedTagWaits&) {
-                     ++calls;
-                     return false;
-                   }).ok());
+  ASSERT_TRUE(view->TagWaits(AllHosts(), kEverything,
+                             [&calls](const ScannedTagWaits&) {
+                               ++calls;
+                               return false;
+                             })
+                  .ok());
   EXPECT_EQ(calls, 1);
 }
 

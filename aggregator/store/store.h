@@ -185,7 +185,8 @@ class Store {
   // Creates the hosts or updates everything but number and first_seen, in one write that is durable
   // on return; their numbers in the same order. A host may come twice. An error means that nothing
   // was written.
-  virtual absl::StatusOr<std::vector<HostNumber>> UpsertHosts(std::span<const HostRecord> hosts) = 0;
+  virtual absl::StatusOr<std::vector<HostNumber>> UpsertHosts(
+      std::span<const HostRecord> hosts) = 0;
   absl::StatusOr<HostNumber> UpsertHost(const HostRecord& host) {
     absl::StatusOr<std::vector<HostNumber>> numbers = UpsertHosts({&host, 1});
     if (!numbers.ok()) return numbers.status();

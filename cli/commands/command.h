@@ -74,6 +74,7 @@ void AddSearchCommand(CLI::App* app, Context* context);
 void AddSeriesCommand(CLI::App* app, Context* context);
 void AddCompareCommand(CLI::App* app, Context* context);
 void AddCoverageCommand(CLI::App* app, Context* context);
+void AddTagsCommand(CLI::App* app, Context* context);
 void AddTraceCommand(CLI::App* app, Context* context);
 void AddControlCommand(CLI::App* app, Context* context);
 

@@ -556,10 +556,8 @@ AppendResult FakeStore::AppendOne(const IncomingBatch& in) {
     row.set_actor(translate(1, row.actor(), result.need.mutable_actors()));
   }
   for (v1::TagHolder& holder : *tag_waits.mutable_holders()) {
-    holder.set_waiter_device(
-        translate(2, holder.waiter_device(), result.need.mutable_devices()));
-    holder.set_holder_device(
-        translate(2, holder.holder_device(), result.need.mutable_devices()));
+    holder.set_waiter_device(translate(2, holder.waiter_device(), result.need.mutable_devices()));
+    holder.set_holder_device(translate(2, holder.holder_device(), result.need.mutable_devices()));
   }
   if (result.need.intents_size() + result.need.actors_size() + result.need.devices_size() +
           result.need.files_size() >
