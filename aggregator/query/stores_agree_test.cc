@@ -143,6 +143,38 @@ TEST_F(StoresAgreeTest, Top) {
   EXPECT_GT(with_rows, 100);
 }
 
+TEST_F(StoresAgreeTest, Tags) {
+  Served memory(&memory_, UINT64_MAX);
+  Served disk(disk_.get(), 0);
+  std::mt19937 random(4);
+  auto lines = [](v1::TagsResponse response) {
+    std::vector<std::string> rows;
+    for (const auto& row : response.rows()) rows.push_back(row.ShortDebugString());
+    std::sort(rows.begin(), rows.end());
+    response.clear_rows();
+    response.clear_summary();
+    return absl::StrCat(absl::StrJoin(rows, "\n"), "\n", response.ShortDebugString());
+  };
+  int with_rows = 0;
+  for (int round = 0; round < 40; ++round) {
+    v1::TagsRequest request;
+    request.set_limit(10000);
+    request.set_waiters(100);
+    const uint64_t start = kTestStartUnixNs + random() % 150 * kMinute + random() % 60 * kSecond;
+    *request.mutable_range() = Range(start, start + (1 + random() % 120) * kMinute);
+    if (random() % 4 == 0) request.add_devices("sd1");
+    SCOPED_TRACE(request.ShortDebugString());
+    v1::TagsResponse want, got;
+    grpc::ClientContext one, two;
+    ASSERT_TRUE(memory->Tags(&one, request, &want).ok());
+    ASSERT_TRUE(disk->Tags(&two, request, &got).ok());
+    EXPECT_EQ(lines(got), lines(want));
+    EXPECT_EQ(got.summary().hosts_with_data(), want.summary().hosts_with_data());
+    with_rows += want.rows_size() > 0;
+  }
+  EXPECT_GT(with_rows, 25);
+}
+
 TEST_F(StoresAgreeTest, SeriesCompareAndIntent) {
   Served memory(&memory_, UINT64_MAX);
   Served disk(disk_.get(), 0);

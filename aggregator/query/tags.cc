@@ -244,6 +244,9 @@ absl::Status Tags(QueryRun& run, const v1::TagsRequest& request, v1::TagsRespons
   response->set_hosts_reporting(static_cast<uint32_t>(table.hosts_reporting()));
   response->set_hosts_inferring(static_cast<uint32_t>(table.hosts_inferring()));
   if (table.open_waits().has_value()) response->set_open_waits(*table.open_waits());
+  // A host may have waited and had no IO that ended.
+  totals->facts.hosts_with_data =
+      std::max(totals->facts.hosts_with_data, static_cast<uint32_t>(table.hosts_reporting()));
   absl::Status summarized =
       (*frame)->Summarize(totals->facts, totals->totals, response->mutable_summary());
   if (summarized.ok()) Warn(table, response->mutable_summary());

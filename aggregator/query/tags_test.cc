@@ -127,10 +127,11 @@ TEST_F(TagsTest, LookedAndSawNothingIsSomething) {
   v1::TagWaits looked;
   looked.set_source(v1::TAG_WAIT_SOURCE_TRACEPOINT);
   looked.set_open_waits(0);
-  Store(web1_, kDawn + kMinute, looked);
+  f_.store().AddTagWaits(web1_, kDawn + kMinute, looked);
   v1::TagsResponse r = Tags();
   EXPECT_EQ(r.rows_size(), 0);
   EXPECT_EQ(r.hosts_reporting(), 1u);
+  EXPECT_EQ(r.summary().hosts_with_data(), 1u);
   EXPECT_TRUE(r.has_open_waits());
 }
 
