@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/client.h"
 
-#include <fstream>
 #include <iostream>
-#include <sstream>
+#include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/terminal.h"
+#include "common/absl_view.h"
+#include "common/connection_hint.h"
+#include "common/host_port.h"
+#include "common/pem_files.h"
 
 namespace fleetblame::cli {
 namespace {
@@ -16,39 +18,61 @@ namespace {
 // Large enough for any answer within the aggregator's own limits.
 constexpr int kMaxMessageBytes = 256 << 20;
 
-absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
-  if (path.empty()) return std::string();
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (!file || content.str().find("-----BEGIN") == std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " ", path, ": not a readable PEM file; check path and permissions"));
-  }
-  return content.str();
+absl::Status InFlag(const char* flag, const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", status.message()));
 }
 
+bool UsesTls(const ClientOptions& o) { return !o.tls_ca.empty() || !o.tls_cert.empty(); }
+
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ClientOptions& o) {
-  if (o.tls_ca.empty() && o.tls_cert.empty() && o.tls_key.empty()) {
-    return grpc::InsecureChannelCredentials();
-  }
   if (o.tls_cert.empty() != o.tls_key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key belong together; give both");
   }
+  if (!UsesTls(o)) {
+    if (o.tls_server_name.empty()) return grpc::InsecureChannelCredentials();
+    return absl::InvalidArgumentError("--tls-server-name needs TLS; give --tls-ca");
+  }
   grpc::SslCredentialsOptions ssl;
-  for (auto [flag, path, target] : {std::tuple{"--tls-ca", &o.tls_ca, &ssl.pem_root_certs},
-                                    std::tuple{"--tls-cert", &o.tls_cert, &ssl.pem_cert_chain},
-                                    std::tuple{"--tls-key", &o.tls_key, &ssl.pem_private_key}}) {
-    auto pem = ReadPem(flag, *path);
-    if (!pem.ok()) return pem.status();
-    *target = *std::move(pem);
+  if (!o.tls_ca.empty()) {
+    auto ca = ReadAuthorityFile(o.tls_ca);
+    if (!ca.ok()) return InFlag("--tls-ca", ca.status());
+    ssl.pem_root_certs = std::move(ca->text);
+  }
+  if (!o.tls_cert.empty()) {
+    auto cert = ReadCertificateFile(o.tls_cert);
+    if (!cert.ok()) return InFlag("--tls-cert", cert.status());
+    auto key = ReadKeyFile(o.tls_key);
+    if (!key.ok()) return InFlag("--tls-key", key.status());
+    if (auto status = CheckKeyFits(*cert, *key); !status.ok()) return InFlag("--tls-key", status);
+    ssl.pem_cert_chain = std::move(cert->text);
+    ssl.pem_private_key = std::move(key->text);
   }
   return grpc::SslCredentials(ssl);
+}
+
+// "no aggregator answers", why, and the way out.
+std::string Unreachable(const std::string& message, const ClientOptions& options) {
+  const ConnectionHint hint = HintFor(UsesTls(options), !options.tls_cert.empty(), message);
+  std::string text = absl::StrCat("no aggregator answers at ", options.aggregator, ": ");
+  if (hint.text.empty()) {
+    absl::StrAppend(&text, message);
+  } else {
+    absl::StrAppend(&text, ToAbsl(hint.text), " (", message, ")");
+  }
+  if (hint.about_tls) return text;
+  return absl::StrCat(text,
+                      "; check that it runs there, or give its address with --aggregator or "
+                      "FLEETBLAME_AGGREGATOR");
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
+  if (!absl::StartsWith(options.aggregator, "unix:")) {
+    if (auto status = CheckHostPort(options.aggregator); !status.ok()) {
+      return InFlag("--aggregator", status);
+    }
+  }
   auto credentials = Credentials(options);
   if (!credentials.ok()) return credentials.status();
   grpc::ChannelArguments arguments;
@@ -74,14 +98,7 @@ int ReportFailure(const grpc::Status& status, const ClientOptions& options) {
   std::string message = Printable(status.error_message());
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      std::cerr << "fleetblame: no aggregator answers at " << options.aggregator << " (" << message
-                << "); check that it runs there, or give its address with --aggregator or "
-                   "FLEETBLAME_AGGREGATOR";
-      if (absl::StrContains(absl::AsciiStrToLower(message), "ssl") ||
-          absl::StrContains(message, "handshake") || absl::StrContains(message, "Socket closed")) {
-        std::cerr << "; one side may want TLS and the other not (--tls-ca)";
-      }
-      std::cerr << "\n";
+      std::cerr << "fleetblame: " << Unreachable(message, options) << "\n";
       return kExitUnreachable;
     case grpc::StatusCode::UNAUTHENTICATED:
     case grpc::StatusCode::PERMISSION_DENIED:

@@ -29,7 +29,7 @@ struct ClientOptions {
 
 class Client {
  public:
-  // Reads the TLS files; does not connect yet. INVALID_ARGUMENT names the file that is wrong.
+  // Reads the TLS files; does not connect yet. INVALID_ARGUMENT names the flag and what is wrong.
   static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options);
 
   v1::Query::Stub& query() { return *query_; }

@@ -20,6 +20,10 @@ void AddFilterFlags(CLI::App* command, FilterFlags* flags) {
       ->add_option("--by", flags->by,
                    "group by any list of host, comm, cgroup, device, op, intent, reason, file, "
                    "confidence")
+      ->check([](const std::string& list) -> std::string {
+        const bool empty = list.find_first_not_of(" ,") == std::string::npos;
+        return empty ? "the list is empty" : "";
+      })
       ->type_name("LIST");
   CLI::Option* issuer = command->add_flag("--issuer", flags->issuer,
                                           "comm, cgroup and intent of who submitted the IO");

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `fleetblame`: the command that people type.
+#include <grpc/support/log.h>
+
+#include <cstdlib>
 #include <iostream>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/commands/command.h"
+#include "cli/terminal.h"
 #include "cli/time_spec.h"
+#include "common/utf8.h"
 #include "common/version.h"
 
 namespace fleetblame::cli {
@@ -36,7 +42,40 @@ void AddConnectionFlags(CLI::App* app, Context* context, std::string* timeout) {
       ->type_name("LENGTH");
 }
 
+// What gRPC logs of a failed connection stands in our own sentence already.
+void SilenceGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
+// The library says of an unknown command only that one is required.
+std::string Complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* at = &app;  // the command that was understood last
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::App* command : at->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (names.empty() || dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) {
+    return error.what();
+  }
+  const std::string known = absl::StrJoin(names, ", ");
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  if (rest.empty()) return "give a command: " + known;
+  return "'" + rest.front() + "' is no command; there are: " + known;
+}
+
+absl::Status CheckArguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (IsUtf8(argv[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", argv[i], "' is not UTF-8; names are kept with U+FFFD in place of bytes that are not"));
+  }
+  return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
+  SilenceGrpc();
+  if (auto status = CheckArguments(argc, argv); !status.ok()) return ReportUsage(status);
   Context context;
   context.terminal = InitTerminal();
   CLI::App app("Who causes the disk IO of a fleet of servers, and why", "fleetblame");
@@ -60,7 +99,9 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // Help and version are "errors" with code 0 to this library.
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::cerr << "fleetblame: " << Complaint(app, error) << "\nRun fleetblame --help for more.\n";
+    return kExitUsage;
   }
   auto limit = ParseDuration(timeout);
   if (!limit.ok()) return ReportUsage(limit.status());

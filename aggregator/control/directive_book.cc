@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/device_pattern.h"
 #include "common/log.h"
 
 namespace fleetblame::aggregator {
@@ -17,7 +18,6 @@ constexpr uint64_t kRestartMargin = 1'000'000;  // one second
 constexpr size_t kMaxSets = 1000;
 constexpr size_t kMaxNameBytes = 64;
 constexpr int kMaxPatterns = 256;
-constexpr size_t kMaxPatternBytes = 256;
 constexpr uint64_t kMinWindowNs = 1'000'000'000;
 constexpr uint64_t kMaxWindowNs = 3'600'000'000'000;
 
@@ -45,10 +45,7 @@ absl::Status CheckDirectives(const v1::Directives& directives) {
                                                    " device patterns; at most ", kMaxPatterns));
   }
   for (const std::string& pattern : directives.devices().patterns()) {
-    if (pattern.empty() || pattern == "!" || pattern.size() > kMaxPatternBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a device pattern must have 1 to ", kMaxPatternBytes, " characters"));
-    }
+    if (absl::Status status = CheckDevicePattern(pattern); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

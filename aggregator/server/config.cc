@@ -2,6 +2,7 @@
 #include "aggregator/server/config.h"
 
 #include <charconv>
+#include <iostream>
 #include <limits>
 #include <sstream>
 #include <string_view>
@@ -15,6 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "aggregator/server/exit_code.h"
 #include "common/absl_view.h"
+#include "common/host_port.h"
+#include "common/metrics_address.h"
+#include "common/parse_error.h"
 #include "common/version.h"
 
 namespace fleetblame::aggregator {
@@ -24,6 +28,19 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kMinMessageBytes = 64 << 10;
 constexpr uint64_t kMaxMessageBytes = 64 << 20;
 constexpr uint64_t kMinMemoryBytes = 256 << 20;
+constexpr uint64_t kMaxAgents = 1'000'000;
+
+constexpr char kFooter[] = R"(
+Every long flag is also a key of the configuration file, for example
+  listen = "0.0.0.0:7443"
+
+Exit codes
+  0  stopped by a signal, or --check found nothing wrong
+  1  anything else
+  2  wrong flags or configuration
+  3  the store cannot be opened
+  4  cannot listen
+  5  certificate, key or authority cannot be used)";
 
 struct Unit {
   std::string_view name;
@@ -113,19 +130,41 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   app.set_config("--config", "", "TOML file; keys are the flags without dashes in front");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_formatter()->column_width(34);
+  app.footer(kFooter);
   AddOptions(app, result.config);
   try {
     app.parse(argc, argv);
     absl::Status status = CheckConfig(result.config);
     if (!status.ok()) throw CLI::ValidationError(std::string(status.message()));
   } catch (const CLI::ParseError& error) {
-    result.exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;
+    // Help and version are "errors" with code 0 to this library.
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      result.exit_code = kExitOk;
+      return result;
+    }
+    std::cerr << "fleetblame-aggregator: " << ParseErrorSentence(error.what())
+              << "\nRun fleetblame-aggregator --help for all flags.\n";
+    result.exit_code = kExitUsage;
   }
   return result;
 }
 
 absl::Status CheckConfig(const ServerConfig& config) {
   if (config.listen.empty()) return absl::InvalidArgumentError("--listen is empty");
+  if (!absl::StartsWith(config.listen, "unix:")) {
+    absl::Status status = CheckHostPort(config.listen, PortZero::kAllowed);
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--listen: ", status.message()));
+    }
+  }
+  if (!config.metrics_address.empty()) {
+    absl::StatusOr<std::string> bind = MetricsBindAddress(config.metrics_address);
+    if (!bind.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-address: ", bind.status().message()));
+    }
+  }
   if (config.data_dir.empty()) return absl::InvalidArgumentError("--data-dir is empty");
   if (config.tls_cert.empty() != config.tls_key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key belong together: give both");
@@ -145,7 +184,10 @@ absl::Status CheckConfig(const ServerConfig& config) {
   if (config.memory_limit_bytes < kMinMemoryBytes) {
     return absl::InvalidArgumentError("--memory-limit must be at least 256MiB");
   }
-  if (config.max_agents == 0) return absl::InvalidArgumentError("--max-agents must be positive");
+  // -5 wraps to a number that no machine has room for.
+  if (config.max_agents == 0 || config.max_agents > kMaxAgents) {
+    return absl::InvalidArgumentError("--max-agents must be between 1 and 1000000");
+  }
   if (config.stream_lifetime_ns < 10 * kSecondNs) {
     return absl::InvalidArgumentError("--stream-lifetime must be at least 10s");
   }

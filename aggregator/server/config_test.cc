@@ -29,6 +29,21 @@ TEST(Config, DefaultsAreSafe) {
   EXPECT_TRUE(line.config.tls_bind_hosts);
 }
 
+TEST(Config, AddressesAndNumbersThatWouldBeTakenForOthersAreRefused) {
+  for (const char* listen : {"127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "[::1]:x", "x", ":1"}) {
+    EXPECT_EQ(Parse({"--listen", listen}).exit_code, kExitUsage) << listen;
+  }
+  for (const char* listen : {"127.0.0.1:0", "localhost:7443", "[::1]:7443", "unix:/run/x"}) {
+    EXPECT_EQ(Parse({"--listen", listen}).exit_code, -1) << listen;
+  }
+  for (const char* metrics : {"x:y", "127.0.0.1:99999", ":7444"}) {
+    EXPECT_EQ(Parse({"--metrics-address", metrics}).exit_code, kExitUsage) << metrics;
+  }
+  for (const char* agents : {"0", "-5", "1000001"}) {
+    EXPECT_EQ(Parse({"--max-agents", agents}).exit_code, kExitUsage) << agents;
+  }
+}
+
 TEST(Config, FlagsAreRead) {
   CommandLine line =
       Parse({"--listen", "[::1]:9", "--data-dir", "/tmp/x", "--retention-raw", "36h",

@@ -203,6 +203,21 @@ TEST_F(CorruptionTest, ForeignDamagedAndNewerFormatsAreRefused) {
   EXPECT_FALSE(OpenAndJudge("after all refusals"));
 }
 
+TEST_F(CorruptionTest, DirectoriesOfOthersStayAsTheyAre) {
+  fs::remove_all(options_.path);
+  fs::create_directories(options_.path + "/lost+found");
+  std::ofstream(options_.path + "/somebody's") << "own";
+  auto store = OpenRocksStore(options_);
+  ASSERT_FALSE(store.ok());
+  EXPECT_NE(std::string(store.status().message()).find("holds other files (somebody's)"),
+            std::string::npos)
+      << store.status();
+  EXPECT_EQ(std::distance(fs::directory_iterator(options_.path), fs::directory_iterator()), 2);
+  // A filesystem of the store's own is not empty.
+  fs::remove(options_.path + "/somebody's");
+  EXPECT_TRUE(OpenRocksStore(options_).ok());
+}
+
 TEST_F(CorruptionTest, SecondOpenIsRefused) {
   Restore();
   auto first = OpenRocksStore(options_);

@@ -42,6 +42,16 @@ bool HoldsDatabase(const std::string& path) {
   return fs::exists(fs::path(path) / "CURRENT", ignored);
 }
 
+// Whatever is in a directory that is to become a store, apart from what mkfs puts there; empty when
+// there is nothing. A mistyped path such as /etc must not be filled with a store's files.
+std::string ForeignFile(const std::string& path) {
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename() != "lost+found") return it->path().filename().string();
+  }
+  return "";
+}
+
 absl::Status WriteFormatFile(const std::string& path) {
   std::string name = FormatPath(path).string();
   std::string text = absl::StrCat(kFormatText, kStoreFormatVersion, "\n");
@@ -100,6 +110,11 @@ absl::Status PrepareDirectory(const RocksStoreOptions& options) {
   fs::create_directories(path, error);
   if (error) {
     return absl::UnavailableError(absl::StrCat("make directory ", path, ": ", error.message()));
+  }
+  if (std::string file = ForeignFile(path); !file.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("directory ", path, " holds other files (", file,
+                     ") and no Fleetblame store; choose an empty or a new directory"));
   }
   return WriteFormatFile(path);
 }

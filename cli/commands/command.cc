@@ -2,20 +2,31 @@
 #include "cli/commands/command.h"
 
 #include <iostream>
-#include <map>
+#include <limits>
 
 #include "cli/time_spec.h"
 
 namespace fleetblame::cli {
 
 void AddOutputFlag(CLI::App* command, Context* context, bool csv) {
-  std::map<std::string, Output> formats = {{"table", Output::kTable}, {"json", Output::kJson}};
-  if (csv) formats["csv"] = Output::kCsv;
+  const auto parse = [context, csv](const std::string& word) {
+    if (word == "table") {
+      context->output = Output::kTable;
+    } else if (word == "json") {
+      context->output = Output::kJson;
+    } else if (word == "csv" && csv) {
+      context->output = Output::kCsv;
+    } else {
+      throw CLI::ValidationError(
+          "--output",
+          "'" + word + "' is no format here; there are: table, json" + (csv ? ", csv" : ""));
+    }
+  };
   command
-      ->add_option("-o,--output", context->output,
-                   csv ? "table, json or csv; field names of the last two are stable"
-                       : "table or json; field names of the latter are stable")
-      ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case).description(""))
+      ->add_option_function<std::string>(
+          "-o,--output", parse,
+          csv ? "table, json or csv; field names of the last two are stable"
+              : "table or json; field names of the latter are stable")
       ->type_name("FORMAT");
 }
 
@@ -50,6 +61,10 @@ absl::StatusOr<v1::TimeRange> RangeOf(const Context& context) {
   if (!since.ok()) return since.status();
   if (*since >= *until) {
     return absl::InvalidArgumentError("--since is not before --until; swap them or leave one out");
+  }
+  // The wire counts nanoseconds.
+  if (*until > absl::FromUnixNanos(std::numeric_limits<int64_t>::max())) {
+    return absl::InvalidArgumentError("--until is after the year 2262");
   }
   if (*since < absl::UnixEpoch()) return absl::InvalidArgumentError("--since is before 1970");
   v1::TimeRange range;

@@ -41,7 +41,9 @@ absl::StatusOr<v1::TraceRequest> BuildRequest(const Context& context, const Trac
   }
   for (const std::string& word : flags.operations) {
     auto operation = ParseOperation(word);
-    if (!operation.ok()) return operation.status();
+    if (!operation.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--op: ", operation.status().message()));
+    }
     request.add_operations(*operation);
   }
   for (const std::string& device : flags.devices) request.add_devices(device);
@@ -181,8 +183,10 @@ void AddTraceCommand(CLI::App* app, Context* context) {
       ->type_name("LIST");
   command->add_option("--max-hosts", flags->max_hosts, "refuse when more hosts match [default: 10]")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--max-rate", flags->max_rate,
-                      "IOs a second and host; more are dropped and counted");
+  command
+      ->add_option("--max-rate", flags->max_rate,
+                   "IOs a second and host; more are dropped and counted")
+      ->check(CLI::Range(1, 10'000'000));
   AddOutputFlag(command, context, /*csv=*/false);
   command->callback(
       [context, flags] { context->run = [context, flags] { return Run(*context, *flags); }; });

@@ -2,7 +2,7 @@
 #include "node-agent/compact/local_names.h"
 
 #include "common/intent/intent.h"
-#include "node-agent/compact/utf8.h"
+#include "common/utf8.h"
 #include "node-agent/dictionary/device_info.h"
 
 namespace fleetblame::agent {

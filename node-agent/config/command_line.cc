@@ -9,6 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/absl_view.h"
+#include "common/device_pattern.h"
+#include "common/host_port.h"
+#include "common/metrics_address.h"
+#include "common/parse_error.h"
 #include "common/version.h"
 #include "node-agent/config/values.h"
 #include "node-agent/host/identity.h"
@@ -20,9 +24,12 @@ constexpr char kAbout[] =
     "Watches who makes this host's disk IO happen and why, and reports it to a Fleetblame "
     "aggregator.";
 
+constexpr size_t kMaxHostnameBytes = 255;
+constexpr uint64_t kMaxTraceEventsPerSecond = 10'000'000;
+
 constexpr char kFooter[] = R"(
 Every long flag is also a key of the configuration file, for example
-  aggregator = "aggregator.example:7070"
+  aggregator = "aggregator.example:7443"
   devices = ["sd*", "!sda"]
   label = ["role=db", "dc=fra1"]
   window = "10s"
@@ -30,7 +37,7 @@ Every long flag is also a key of the configuration file, for example
 Exit codes
   0  stopped by a signal, end of a replay, or --check found everything in order
   1  a failure while running, or --check found something that is missing
-  2  wrong flags or configuration
+  2  wrong flags or configuration, TLS files that cannot be used
   3  another agent already runs on this host
   4  the tracer cannot start (privileges, kernel, unknown device, recording)
   5  the state directory cannot be used)";
@@ -318,12 +325,23 @@ absl::Status Check(const RawFlags& raw, AgentConfig& config) {
     if (!status.ok()) return status;
   }
   config.devices = SplitList(raw.devices);
+  for (const std::string& pattern : config.devices) {
+    if (auto status = CheckDevicePattern(pattern); !status.ok()) return About("--devices", status);
+  }
   if (config.aggregator.empty() && !config.check) {
     return absl::InvalidArgumentError("--aggregator HOST:PORT is missing: where to report to");
   }
   if (!config.aggregator.empty()) {
     if (auto status = CheckHostPort(config.aggregator); !status.ok()) {
       return About("--aggregator", status);
+    }
+  }
+  if (auto status = CheckText(config.hostname, kMaxHostnameBytes); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--hostname ", status.message()));
+  }
+  if (!config.metrics_address.empty()) {
+    if (auto bind = MetricsBindAddress(config.metrics_address); !bind.ok()) {
+      return About("--metrics-address", bind.status());
     }
   }
   if (!config.host_id.empty()) {
@@ -336,14 +354,19 @@ absl::Status Check(const RawFlags& raw, AgentConfig& config) {
            Require(config.spool_max_bytes >= 1 << 20, "--spool-max-bytes: must be at least 1MiB"),
            Require(config.tls.cert.empty() == config.tls.key.empty(),
                    "--tls-cert and --tls-key go together"),
+           Require(config.tls.server_name.empty() || config.tls.enabled(),
+                   "--tls-server-name needs TLS; give --tls-ca"),
            Require(!config.state_dir.empty(), "--state-dir: must not be empty"),
            Require(!IsStateLock(config),
                    absl::StrCat("--lock-file: ", config.lock_file,
                                 " is the agent's own lock of --state-dir; it keeps a second agent "
                                 "off this host, so give a path outside of it")),
            Require(config.max_cpu_percent >= 0, "--max-cpu-percent: must not be negative"),
-           Require(config.trace_events_per_second > 0,
-                   "--trace-events-per-second: must be at least 1"),
+           // -5 wraps to billions.
+           Require(config.trace_events_per_second > 0 &&
+                       config.trace_events_per_second <= kMaxTraceEventsPerSecond,
+                   absl::StrCat("--trace-events-per-second: must be between 1 and ",
+                                kMaxTraceEventsPerSecond)),
        }) {
     if (!status.ok()) return status;
   }
@@ -371,7 +394,7 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(std::vector<std::string> argu
     parsed.print = absl::StrCat(VersionLine("fleetblame-agent"), "\n");
     return parsed;
   } catch (const CLI::Error& error) {
-    return absl::InvalidArgumentError(error.what());
+    return absl::InvalidArgumentError(ParseErrorSentence(error.what()));
   }
   if (auto status = Check(raw, parsed.config); !status.ok()) return status;
   return parsed;

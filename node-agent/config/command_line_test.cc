@@ -45,6 +45,31 @@ TEST(CommandLineTest, TheLockOfTheHostIsNotThatOfTheState) {
       "/var/x/host.lock");
 }
 
+TEST(CommandLineTest, TextsThatTheWireWouldNotCarry) {
+  const auto with = [](const char* flag, const std::string& value) {
+    return Refusal({"--aggregator", "a:1", flag, value});
+  };
+  EXPECT_THAT(with("--hostname", "a\xff"), HasSubstr("is not UTF-8"));
+  EXPECT_THAT(with("--hostname", "a\nb"), HasSubstr("control characters"));
+  EXPECT_THAT(with("--hostname", std::string(256, 'a')), HasSubstr("longer than 255"));
+  EXPECT_THAT(with("--label", "a=\xff"), HasSubstr("label a is not UTF-8"));
+  EXPECT_THAT(with("--label", "host=x"), HasSubstr("a label host of its own"));
+  EXPECT_THAT(Refusal({"--aggregator", "a:1", "--label", "a=1", "--label", "a=2"}),
+              HasSubstr("given twice"));
+}
+
+TEST(CommandLineTest, WhatCannotWorkIsRefusedBeforeTheStart) {
+  const auto with = [](const char* flag, const std::string& value) {
+    return Refusal({"--aggregator", "a:1", flag, value});
+  };
+  EXPECT_THAT(with("--devices", "sda,/dev/sdb"), HasSubstr("write sda, not /dev/sda"));
+  EXPECT_THAT(with("--devices", "!!"), HasSubstr("--devices: device pattern \"!!\""));
+  EXPECT_THAT(with("--metrics-address", "x:y"), HasSubstr("--metrics-address: "));
+  EXPECT_THAT(with("--tls-server-name", "x"), HasSubstr("--tls-ca"));
+  EXPECT_THAT(with("--trace-events-per-second", "-5"), HasSubstr("--trace-events-per-second"));
+  EXPECT_THAT(with("--config", WriteConfig("colour = 1\n")), HasSubstr("no such setting"));
+}
+
 TEST(CommandLineTest, Defaults) {
   const AgentConfig config = Parse({"--aggregator", "localhost:7443"});
   EXPECT_EQ(config.aggregator, "localhost:7443");

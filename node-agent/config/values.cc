@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/utf8.h"
 
 namespace fleetblame::agent {
 namespace {
@@ -56,17 +57,17 @@ absl::StatusOr<uint64_t> ParseBytesValue(const std::string& text) {
   return value << shift;
 }
 
-absl::Status CheckHostPort(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  uint32_t port = 0;
-  const bool has_port = colon != std::string::npos && colon > 0 &&
-                        absl::SimpleAtoi(text.substr(colon + 1), &port) && port > 0 &&
-                        port <= 65535;
-  const std::string host = has_port ? text.substr(0, colon) : "";
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (has_port && (bracketed || host.find(':') == std::string::npos)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", text, "\" is not an address such as aggregator.example:7070 or [2001:db8::1]:7070"));
+absl::Status CheckText(const std::string& text, size_t max_bytes) {
+  if (text.size() > max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("is longer than ", max_bytes, " bytes"));
+  }
+  if (!IsUtf8(text)) return absl::InvalidArgumentError("is not UTF-8");
+  for (const char c : text) {
+    if (std::iscntrl(static_cast<unsigned char>(c))) {
+      return absl::InvalidArgumentError("holds control characters");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
@@ -80,15 +81,16 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
           absl::StrCat("\"", pair, "\" is not key=value with a key of letters, digits and _"));
     }
     std::string value = pair.substr(equals + 1);
-    if (value.size() > kMaxLabelValueBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("the value of label ", key, " is longer than ",
-                                                     kMaxLabelValueBytes, " bytes"));
+    if (key == "host" || key == "kernel") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("every host has a label ", key, " of its own; choose another key"));
     }
-    for (const char c : value) {
-      if (std::iscntrl(static_cast<unsigned char>(c))) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the value of label ", key, " holds control characters"));
-      }
+    if (auto status = CheckText(value, kMaxLabelValueBytes); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the value of label ", key, " ", status.message()));
+    }
+    if (labels.contains(key)) {
+      return absl::InvalidArgumentError(absl::StrCat("label ", key, " is given twice"));
     }
     labels[key] = std::move(value);
   }

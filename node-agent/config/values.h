@@ -24,10 +24,11 @@ absl::StatusOr<absl::Duration> ParseDurationValue(const std::string& text);
 // "268435456", "256MiB", "1G" (powers of 1024).
 absl::StatusOr<uint64_t> ParseBytesValue(const std::string& text);
 
-// "host:port", "[v6]:port"; the port is required.
-absl::Status CheckHostPort(const std::string& text);
+// Text that people will read and the wire must carry: UTF-8 without control characters. The error
+// goes on behind the name of what was checked.
+absl::Status CheckText(const std::string& text, size_t max_bytes);
 
-// "key=value" pairs to a map; keys as label matchers accept them.
+// "key=value" pairs to a map; keys as label matchers accept them, each once.
 absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
     const std::vector<std::string>& pairs);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
+#include "common/utf8.h"
 #include "common/version.h"
 #include "node-agent/compact/coarsen.h"
 #include "node-agent/host/clocks.h"
@@ -97,7 +98,7 @@ absl::Status Agent::TakeLocks(int* exit_code) {
 
 absl::Status Agent::OpenState() {
   identity_.boot_id = ReadBootId();
-  identity_.hostname = config_.hostname.empty() ? ReadHostname() : config_.hostname;
+  identity_.hostname = config_.hostname.empty() ? ToUtf8(ReadHostname()) : config_.hostname;
   identity_.labels = config_.labels;
   if (config_.host_id.empty()) {
     auto host_id = DeriveHostId({.state_directory = config_.state_dir});

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +82,24 @@ void CheckTracing(const AgentConfig& config, Checklist& list) {
   }
 }
 
+// Makes the directory and writes into it, as a start would, and leaves nothing of that behind.
+absl::Status CheckStateDirectory(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::vector<fs::path> made;  // the innermost first
+  for (fs::path path = fs::absolute(directory, ignored).lexically_normal();
+       !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) {
+    if (path.has_filename()) made.push_back(path);
+  }
+  FileLayer& files = PosixFileLayer();
+  const std::string probe = directory + "/check.probe";
+  absl::Status status = files.CreateDirectories(directory);
+  if (status.ok()) status = WriteFileAtomically(files, probe, "check\n");
+  files.Remove(probe).IgnoreError();
+  for (const fs::path& path : made) fs::remove(path, ignored);  // only if it is empty
+  return status;
+}
+
 void CheckState(const AgentConfig& config, Checklist& list) {
   list.Section("This host");
   const auto host_id = config.host_id.empty() ? DeriveHostId({.state_directory = config.state_dir})
@@ -89,11 +109,7 @@ void CheckState(const AgentConfig& config, Checklist& list) {
   } else {
     list.Line(Mark::kBad, std::string(host_id.status().message()));
   }
-  FileLayer& files = PosixFileLayer();
-  const std::string probe = config.state_dir + "/check.probe";
-  absl::Status status = files.CreateDirectories(config.state_dir);
-  if (status.ok()) status = WriteFileAtomically(files, probe, "check\n");
-  files.Remove(probe).IgnoreError();
+  const absl::Status status = CheckStateDirectory(config.state_dir);
   if (status.ok()) {
     list.Line(Mark::kGood, absl::StrCat("state directory ", config.state_dir, " can be written"));
   } else {
@@ -133,7 +149,9 @@ void PrintConfiguration(const AgentConfig& config, std::ostream& out) {
   line("window", absl::FormatDuration(config.window));
   line("state-dir", config.state_dir);
   line("spool-max-bytes", absl::StrCat(config.spool_max_bytes));
-  line("label", absl::StrJoin(config.labels, ",", absl::PairFormatter("=")));
+  line("label", config.labels.empty()
+                    ? "(none)"
+                    : absl::StrJoin(config.labels, ",", absl::PairFormatter("=")));
 }
 
 }  // namespace

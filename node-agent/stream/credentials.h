@@ -25,7 +25,8 @@ struct KeyMaterial {
   bool operator==(const KeyMaterial&) const = default;
 };
 
-// Empty when TLS is off. The error names the file that cannot be read or is not PEM.
+// Empty when TLS is off. The error names the flag and the file that cannot be read, does not hold
+// what it should, has expired, or does not fit the other.
 absl::StatusOr<KeyMaterial> ReadKeyMaterial(const TlsConfig& config);
 
 std::shared_ptr<grpc::ChannelCredentials> MakeCredentials(const TlsConfig& config,

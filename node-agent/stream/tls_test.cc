@@ -179,7 +179,7 @@ TEST_F(TlsTest, AMissingClientCertificateIsAnErrorThatMentionsTls) {
   StartServer("server", /*mutual=*/true);
   options_.tls.ca = Path("ca.crt");
   StartClient();
-  EXPECT_NE(FirstError(), "no error came");
+  EXPECT_THAT(FirstError(), HasSubstr("--tls-cert"));
   AppendWindow();
   EXPECT_FALSE(collector_.WaitForDurable(1, absl::Milliseconds(300)));
 }
@@ -213,7 +213,18 @@ TEST_F(TlsTest, FilesThatAreMissingOrNoPemAreNamed) {
   std::ofstream(Path("nothing.crt")) << "hello";
   material = ReadKeyMaterial(config);
   ASSERT_FALSE(material.ok());
-  EXPECT_THAT(std::string(material.status().message()), HasSubstr("not a PEM file"));
+  EXPECT_THAT(std::string(material.status().message()), HasSubstr("no certificate in PEM form"));
+}
+
+TEST_F(TlsTest, AKeyThatDoesNotFitIsNamedBeforeConnecting) {
+  TlsConfig config;
+  config.ca = Path("ca.crt");
+  config.cert = Path("client.crt");
+  config.key = Path("server.key");
+  const auto material = ReadKeyMaterial(config);
+  ASSERT_FALSE(material.ok());
+  EXPECT_THAT(std::string(material.status().message()),
+              HasSubstr("--tls-key: " + Path("server.key") + ": is not the key"));
 }
 
 }  // namespace

@@ -38,6 +38,15 @@ class RefusalTest : public ::testing::Test {
     flags.insert(flags.begin(), ProgramPath("aggregator/fleetblame-aggregator"));
     return RunToEnd(flags);
   }
+  // Holds the lock of host alpha, as an agent that is there already would. The caller closes it.
+  int TakeHostLock() {
+    std::filesystem::create_directories(fleet_.state_dir("alpha"));
+    const std::string lock = fleet_.state_dir("alpha") + "/host.lock";
+    const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    EXPECT_GE(fd, 0);
+    EXPECT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+    return fd;
+  }
   std::string Recording() {
     std::string path = fleet_.directory() + "/recording";
     EXPECT_TRUE(WriteSyntheticRecording(path, 600, 100'000'000).ok());
@@ -61,11 +70,7 @@ TEST_F(RefusalTest, SecondAgentOnOneHost) {
 
 // As after a restart, when the predecessor still takes its programs out of the kernel.
 TEST_F(RefusalTest, AnAgentWaitsForOneThatIsEnding) {
-  std::filesystem::create_directories(fleet_.state_dir("alpha"));
-  const std::string lock = fleet_.state_dir("alpha") + "/host.lock";
-  const int predecessor = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  ASSERT_GE(predecessor, 0);
-  ASSERT_EQ(::flock(predecessor, LOCK_EX | LOCK_NB), 0);
+  const int predecessor = TakeHostLock();
   auto agent = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
   ASSERT_TRUE(agent.ok());
   EXPECT_TRUE((*agent)->WaitForLog("waiting for it to end", absl::Seconds(10))) << (*agent)->Log();
@@ -75,11 +80,7 @@ TEST_F(RefusalTest, AnAgentWaitsForOneThatIsEnding) {
 }
 
 TEST_F(RefusalTest, AnAgentThatWaitsCanBeStopped) {
-  std::filesystem::create_directories(fleet_.state_dir("alpha"));
-  const std::string lock = fleet_.state_dir("alpha") + "/host.lock";
-  const int predecessor = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  ASSERT_GE(predecessor, 0);
-  ASSERT_EQ(::flock(predecessor, LOCK_EX | LOCK_NB), 0);
+  const int predecessor = TakeHostLock();
   auto agent = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
   ASSERT_TRUE(agent.ok());
   ASSERT_TRUE((*agent)->WaitForLog("waiting for it to end", absl::Seconds(10))) << (*agent)->Log();
@@ -111,6 +112,11 @@ TEST_F(RefusalTest, AgentWithWrongFlags) {
            {"--aggregator", "localhost:1", "--tracer", "dtrace"},
            {"--aggregator", "localhost:1", "--nosuchflag"},
            {"--aggregator", "localhost:1", "--tls-cert", "/x"},
+           {"--aggregator", "localhost:99999"},
+           {"--aggregator", "localhost:1", "--devices", "/dev/sda"},
+           {"--aggregator", "localhost:1", "--hostname", "a\xff"},
+           {"--aggregator", "localhost:1", "--metrics-address", "x:y"},
+           {"--aggregator", "localhost:1", "--config", "/nonexistent"},
        }) {
     auto [code, log] = RunAgent(flags);
     EXPECT_EQ(code, 2) << absl::StrJoin(flags, " ") << "\n" << log;
@@ -131,6 +137,15 @@ TEST_F(RefusalTest, AggregatorOpenToTheWorldWithoutTls) {
   auto [code, log] = RunAggregator({"--listen", "0.0.0.0:0", "--data-dir", fleet_.data_dir()});
   EXPECT_EQ(code, 2) << log;
   EXPECT_NE(log.find("--insecure"), std::string::npos) << log;
+}
+
+TEST_F(RefusalTest, AggregatorInADirectoryOfOthers) {
+  std::ofstream(fleet_.directory() + "/somebody's") << "own";
+  auto [code, log] = RunAggregator(
+      {"--listen", "127.0.0.1:0", "--metrics-address", "", "--data-dir", fleet_.directory()});
+  EXPECT_EQ(code, 3) << log;
+  EXPECT_NE(log.find("holds other files"), std::string::npos) << log;
+  EXPECT_FALSE(std::filesystem::exists(fleet_.directory() + "/CURRENT"));
 }
 
 TEST_F(RefusalTest, StoreOfANewerFormatAndFilesThatAreNoStore) {
@@ -167,7 +182,21 @@ TEST_F(RefusalTest, QueriesThatMakeNoSense) {
            {{"top", "--since", "2026-01-02", "--until", "2026-01-01"}, 2, "--since"},
            {{"top", "--limit", "0"}, 2, ""},
            {{"trace", "--hosts", "{host=\"nobody\"}", "--for", "1s"}, 1, ""},
-           {{"frobnicate"}, 2, ""},
+           {{"frobnicate"}, 2, "'frobnicate' is no command; there are: top"},
+           {{}, 2, "give a command: top"},
+           {{"control", "frobnicate"},
+            2,
+            "'frobnicate' is no command; there are: set, clear, list"},
+           {{"control"}, 2, "give a command: set, clear, list"},
+           {{"top", "--nope"}, 2, "--nope"},
+           {{"top", "-o", "xml"}, 2, "there are: table, json, csv"},
+           {{"trace", "-o", "csv"}, 2, "there are: table, json"},
+           {{"top", "--by", ""}, 2, "--by"},
+           {{"top", "--until", "@9999999999"}, 2, "2262"},
+           {{"search", "\xff"}, 2, "is not UTF-8"},
+           {{"hosts", "--tls-server-name", "x"}, 2, "--tls-ca"},
+           {{"control", "set", "a", "--devices", "/dev/sda"}, 2, "write sda"},
+           {{"control", "set", "a", "--devices", "!!"}, 2, "two !"},
        }) {
     CliResult result = fleet_.Cli(c.arguments);
     EXPECT_EQ(result.exit_code, c.exit_code) << absl::StrJoin(c.arguments, " ") << "\n"
@@ -178,6 +207,14 @@ TEST_F(RefusalTest, QueriesThatMakeNoSense) {
     }
   }
   EXPECT_EQ(fleet_.Cli({"hosts"}).exit_code, 0);
+}
+
+TEST_F(RefusalTest, AddressesThatAreNone) {
+  for (const char* address : {"localhost", "127.0.0.1:", ":1", "127.0.0.1:99999", "http://x:1"}) {
+    auto [code, log] = RunToEnd({ProgramPath("cli/fleetblame"), "--aggregator", address, "hosts"});
+    EXPECT_EQ(code, 2) << address << "\n" << log;
+    EXPECT_NE(log.find("is not an address such as"), std::string::npos) << log;
+  }
 }
 
 TEST_F(RefusalTest, TlsOnOneSideOnly) {
@@ -191,7 +228,12 @@ TEST_F(RefusalTest, TlsOnOneSideOnly) {
   CliResult result = fleet_.Cli({"hosts", "--tls-ca", pem, "--timeout", "5s"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
   EXPECT_NE(result.err.find("TLS"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("\n"), result.err.size() - 1) << "more than a line: " << result.err;
   EXPECT_EQ(fleet_.Cli({"hosts", "--tls-ca", "/nonexistent"}).exit_code, 2);
+  // What gRPC would take for an empty list of addresses.
+  result = fleet_.Cli({"hosts", "--tls-ca", fleet_.directory() + "/ca.key"});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_NE(result.err.find("no certificate"), std::string::npos) << result.err;
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node-agent/compact/utf8.h"
+#include "common/utf8.h"
 
 #include <cstdint>
 
-namespace fleetblame::agent {
+namespace fleetblame {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
@@ -37,6 +37,15 @@ size_t SequenceLength(std::string_view bytes) {
 
 }  // namespace
 
+bool IsUtf8(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t length = SequenceLength(bytes);
+    if (length == 0) return false;
+    bytes.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string ToUtf8(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());
@@ -61,4 +70,4 @@ std::string ToUtf8Path(std::string_view bytes, size_t max_bytes) {
   return std::string(kCutPath) + text.substr(from);
 }
 
-}  // namespace fleetblame::agent
+}  // namespace fleetblame

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node-agent/compact/utf8.h"
+#include "common/utf8.h"
 
 #include "gtest/gtest.h"
 
-namespace fleetblame::agent {
+namespace fleetblame {
 namespace {
 
 TEST(Utf8Test, KeepsValidText) {
   for (const char* text : {"", "kworker/0:1", "/srv/Größe", "\xE2\x82\xAC", "\xF0\x9F\x90\x98"}) {
     EXPECT_EQ(ToUtf8(text), text);
+    EXPECT_TRUE(IsUtf8(text));
+  }
+}
+
+TEST(Utf8Test, KnowsWhatIsNoUtf8) {
+  for (const char* bytes : {"a\xFF", "\xC0\x80", "\xE2\x82", "\xED\xA0\x80"}) {
+    EXPECT_FALSE(IsUtf8(bytes));
   }
 }
 
@@ -42,4 +49,4 @@ TEST(Utf8Test, CutsPathsInFront) {
 }
 
 }  // namespace
-}  // namespace fleetblame::agent
+}  // namespace fleetblame
