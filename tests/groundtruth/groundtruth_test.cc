@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every filesystem times every scenario on the real kernel, against the bars: the books balance
-// exactly, at least 99 % of file data and 90 % of all bytes are charged to those who wrote them,
-// and nothing that is called exact is charged to anyone else.
+// exactly, at least 99 % of file data and 90 to 95 % of all bytes are charged to those who wrote
+// them, and nothing that is called exact is charged to anyone else.
 //
 //   bazel test //tests/groundtruth:groundtruth_test
 //   ... --test_arg=--gtest_filter='*xfs*'
+// The cases All/* are every scenario on every filesystem; Paths/* are other ways to the disk, and
+// MorePaths/* the same on filesystems where they show little that is new.
 // Each case has a tracer of its own, which has seen nothing before; with --one-tracer (the target
-// long_lived_test) one tracer lives through all of them, and with --unwatch as well (late_watch_test)
-// it watches no loop device between the cases, so that each filesystem is made unwatched.
+// long_lived_test) one tracer lives through all of them, and with --unwatch as well
+// (late_watch_test) it watches no loop device between the cases, so that each filesystem is made
+// unwatched.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -31,9 +35,10 @@ namespace {
 using agent::Operation;
 
 constexpr double kDataBar = 0.99;
-constexpr double kAllBar = 0.90;
 // What syncer and unmounter may have dirtied themselves.
 constexpr double kOwnMetadataBar = 0.01;
+// What an fsync on btrfs may add as a log tree of its own. 5.10 writes the most (1.3 %).
+constexpr double kOwnTreeBar = 0.03;
 
 std::string writer_program;
 // One tracer for all cases instead of a fresh one for each: it sees disks and filesystems come and
@@ -58,7 +63,7 @@ class GroundTruthTest
 
   void TearDown() override {
     if (unwatch && defendant_ != nullptr) {
-      EXPECT_EQ(defendant_->Watch("!loop*"), absl::OkStatus());
+      EXPECT_EQ(defendant_->Watch({"!loop*"}), absl::OkStatus());
     }
   }
 
@@ -108,12 +113,36 @@ std::string Line(const std::string& name, const Outcome& outcome, Operation dire
   return line;
 }
 
+// Figures for programs, in the test's XML: bytes, and those of each confidence.
+void KeepFigures(const Outcome& outcome, Operation direction) {
+  auto keep = [](const std::string& name, uint64_t bytes) {
+    ::testing::Test::RecordProperty(name, absl::StrCat(bytes));
+  };
+  const Verdict& verdict = outcome.verdict;
+  uint64_t truth = 0;
+  uint64_t data = 0;
+  for (const WriterVerdict& writer : verdict.writers) {
+    truth += writer.truth_bytes;
+    data += std::min(writer.data_bytes, writer.truth_bytes);
+  }
+  keep("data_bytes", truth);
+  keep("data_right_bytes", data);
+  keep("all_bytes", verdict.total_bytes);
+  keep("all_right_bytes", verdict.writers_bytes + verdict.own_tree_bytes);
+  keep("wrong_bytes", verdict.wrong_exact_bytes);
+  auto books = outcome.books.find(direction);
+  keep("lost_bytes", books == outcome.books.end() ? 0 : books->second.lost_bytes);
+  for (const auto& [confidence, bytes] : verdict.by_confidence) {
+    keep(absl::StrCat("confidence_", ConfidenceName(confidence)), bytes);
+  }
+}
+
 TEST_P(GroundTruthTest, WriterGetsTheBlame) {
   const auto [kind, scenario] = GetParam();
   if (const std::string why = ScratchDisksUnavailable(); !why.empty()) GTEST_SKIP() << why;
-  if (!HaveProgram(MkfsProgram(kind))) GTEST_SKIP() << MkfsProgram(kind) << " is not installed";
 
   auto outcome = RunScenario(kind, *scenario, writer_program, TheDefendant);
+  if (absl::IsUnimplemented(outcome.status())) GTEST_SKIP() << outcome.status().message();
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   const Verdict& verdict = outcome->verdict;
   std::printf("%s\n", Line(absl::StrCat(FilesystemName(kind), "/", scenario->name), *outcome,
@@ -124,13 +153,19 @@ TEST_P(GroundTruthTest, WriterGetsTheBlame) {
   ExpectBalancedBooks(*outcome, Operation::kRead, outcome->kernel.read_bytes);
   ExpectBalancedBooks(*outcome, Operation::kWrite, outcome->kernel.write_bytes);
   ExpectBalancedBooks(*outcome, Operation::kDiscard, outcome->kernel.discard_bytes);
+  KeepFigures(*outcome, scenario->direction);
   for (const WriterVerdict& writer : verdict.writers) {
+    if (scenario->no_data || scenario->together) break;
     EXPECT_GE(writer.data_share(), kDataBar) << writer.comm << " got " << writer.data_bytes
                                              << " of " << writer.truth_bytes << " bytes of data";
   }
-  EXPECT_GE(verdict.all_share(), kAllBar);
+  if (scenario->together) {
+    EXPECT_GE(verdict.joint_data_share(), kDataBar);
+  }
+  EXPECT_GE(verdict.all_share(), scenario->all_bar);
   EXPECT_EQ(verdict.wrong_exact_bytes, 0);
   EXPECT_LE(verdict.own_metadata_share(), kOwnMetadataBar);
+  EXPECT_LE(verdict.own_tree_share(), kOwnTreeBar);
   if (HasFailure()) std::printf("%s", outcome->dump.c_str());
 }
 
@@ -140,16 +175,33 @@ std::vector<const Scenario*> ScenarioPointers() {
   return pointers;
 }
 
+std::string CaseName(
+    const ::testing::TestParamInfo<std::tuple<FilesystemKind, const Scenario*>>& info) {
+  const auto [kind, scenario] = info.param;
+  return absl::StrCat(FilesystemName(kind), "_", scenario->name);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, GroundTruthTest,
     ::testing::Combine(::testing::Values(FilesystemKind::kExt4, FilesystemKind::kExt4NoJournal,
                                          FilesystemKind::kExt4DataJournal, FilesystemKind::kXfs,
                                          FilesystemKind::kBtrfs),
                        ::testing::ValuesIn(ScenarioPointers())),
-    [](const auto& info) {
-      return absl::StrCat(FilesystemName(std::get<0>(info.param)), "_",
-                          std::get<1>(info.param)->name);
-    });
+    CaseName);
+
+std::vector<std::tuple<FilesystemKind, const Scenario*>> CasesOf(
+    std::vector<FilesystemKind> Path::*filesystems) {
+  std::vector<std::tuple<FilesystemKind, const Scenario*>> cases;
+  for (const Path& path : AllPaths()) {
+    for (FilesystemKind kind : path.*filesystems) cases.emplace_back(kind, &path.scenario);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, GroundTruthTest, ::testing::ValuesIn(CasesOf(&Path::filesystems)),
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(MorePaths, GroundTruthTest, ::testing::ValuesIn(CasesOf(&Path::also)),
+                         CaseName);
 
 }  // namespace
 }  // namespace fleetblame::testing

@@ -24,8 +24,10 @@ bool StackHoldsOne(const ResolvedRow& row, const std::vector<std::string>& wante
 
 bool IsData(const ResolvedRow& row, const Truth& truth) {
   if (row.file.id != agent::kNoFile) return truth.data_inodes.contains(row.file.inode);
-  // Only the top files of a window are named. Direct IO and reads are the issuer's own.
-  return row.confidence == Confidence::kExact || row.confidence == Confidence::kIssuer;
+  // Only the top files of a window are named. Direct IO and reads are the issuer's own; the last
+  // dirtier of an inode is asked for its pages alone.
+  return row.confidence == Confidence::kExact || row.confidence == Confidence::kIssuer ||
+         row.confidence == Confidence::kInode;
 }
 
 double Share(uint64_t part, uint64_t whole) {
@@ -80,12 +82,15 @@ std::vector<std::string> Ledger::Frames(agent::StackId id) const {
   return frames;
 }
 
-void Ledger::Add(const agent::Snapshot& snapshot, agent::DeviceNumber device) {
+void Ledger::Add(const agent::Snapshot& snapshot, const std::vector<agent::DeviceNumber>& devices) {
+  auto asked = [&devices](agent::DeviceNumber device) {
+    return std::find(devices.begin(), devices.end(), device) != devices.end();
+  };
   for (const auto& stack : snapshot.stacks) stacks_[stack.id] = stack.addresses;
   for (const auto& actor : snapshot.actors) actors_[actor.id] = actor;
   for (const auto& file : snapshot.files) files_[file.id] = file;
   for (const agent::Row& row : snapshot.rows) {
-    if (row.key.device != device) continue;
+    if (!asked(row.key.device)) continue;
     ResolvedRow resolved;
     auto comm = [this](agent::ActorId id) {
       auto found = actors_.find(id);
@@ -105,10 +110,10 @@ void Ledger::Add(const agent::Snapshot& snapshot, agent::DeviceNumber device) {
     rows_.push_back(std::move(resolved));
   }
   for (const agent::Books& books : snapshot.books) {
-    if (books.device != device) continue;
+    if (!asked(books.device)) continue;
     agent::Books& sum = books_[books.direction];
     sum.direction = books.direction;
-    sum.device = device;
+    sum.device = books.device;
     sum.recorded_bytes += books.recorded_bytes;
     sum.lost_bytes += books.lost_bytes;
     sum.kernel_bytes += books.kernel_bytes;
@@ -128,7 +133,11 @@ double WriterVerdict::data_share() const {
   return Share(std::min(data_bytes, truth_bytes), truth_bytes);
 }
 
-double Verdict::all_share() const { return Share(writers_bytes, total_bytes); }
+double Verdict::all_share() const { return Share(writers_bytes + own_tree_bytes, total_bytes); }
+
+double Verdict::own_tree_share() const {
+  return total_bytes == 0 ? 0.0 : Share(own_tree_bytes, total_bytes);
+}
 
 double Verdict::own_metadata_share() const {
   return total_bytes == 0 ? 0.0 : Share(own_metadata_bytes, total_bytes);
@@ -142,6 +151,16 @@ double Verdict::data_share() const {
     truth += writer.truth_bytes;
   }
   return Share(credited, truth);
+}
+
+double Verdict::joint_data_share() const {
+  uint64_t data = 0;
+  uint64_t truth = 0;
+  for (const WriterVerdict& writer : writers) {
+    data += writer.data_bytes;
+    truth += writer.truth_bytes;
+  }
+  return Share(std::min(data, truth), truth);
 }
 
 Verdict Judge(const Ledger& ledger, const Truth& truth) {
@@ -169,7 +188,8 @@ Verdict Judge(const Ledger& ledger, const Truth& truth) {
     const bool metadata =
         row.file.id == agent::kNoFile || !truth.data_inodes.contains(row.file.inode);
     if (metadata && truth.metadata_comms.contains(row.dirtier_comm)) {
-      verdict.own_metadata_bytes += row.bytes;
+      const bool tree = StackHoldsOne(row, truth.own_frames);
+      (tree ? verdict.own_tree_bytes : verdict.own_metadata_bytes) += row.bytes;
     } else {
       verdict.wrong_exact_bytes += row.bytes;
     }

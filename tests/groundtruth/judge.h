@@ -10,8 +10,9 @@
 //           (or page fault) in the dirtier stack
 //   all     share of all bytes of the device, metadata and journal included, charged to the writers
 //   wrong   bytes that are called exact and charged to somebody who did not dirty them. Those who
-//           sync or unmount do dirty some metadata themselves (a superblock, the log tree of their
-//           fsync): that much of it is right, and counted apart
+//           sync or unmount do dirty some metadata themselves (a superblock): that much of it is
+//           right, and counted apart. So are trees that an fsync builds for itself, which its stack
+//           proves (Truth::own_frames): these are the true cause, like the writers
 //
 // Values; not thread-safe. Bytes throughout.
 #ifndef TESTS_GROUNDTRUTH_JUDGE_H_
@@ -50,8 +51,8 @@ class Ledger {
   Ledger(const KernelSymbols* symbols, const agent::TracerInfo* info)
       : symbols_(symbols), info_(info) {}
 
-  // Adds one snapshot's definitions, and its rows and books of `device`.
-  void Add(const agent::Snapshot& snapshot, agent::DeviceNumber device);
+  // Adds one snapshot's definitions, and its rows and books of `devices`.
+  void Add(const agent::Snapshot& snapshot, const std::vector<agent::DeviceNumber>& devices);
 
   // Forgets rows, books and losses, and keeps the definitions, which a tracer gives only once.
   void BeginSpan();
@@ -87,6 +88,9 @@ struct Truth {
   std::set<uint64_t> data_inodes;
   // Those who may dirty a little metadata in their own name: the syncer, the unmounter.
   std::set<std::string> metadata_comms;
+  // Functions whose presence in the dirtier's stack proves that one of these wrote for itself
+  // alone: btrfs gives an fsync a log tree of its own.
+  std::vector<std::string> own_frames;
 };
 
 struct WriterVerdict {
@@ -102,11 +106,15 @@ struct Verdict {
   uint64_t writers_bytes = 0;  // those charged to any writer
   uint64_t wrong_exact_bytes = 0;
   uint64_t own_metadata_bytes = 0;  // exact, of Truth::metadata_comms, no data
+  uint64_t own_tree_bytes = 0;      // the same, proved by Truth::own_frames
   std::vector<WriterVerdict> writers;
   std::map<agent::Confidence, uint64_t> by_confidence;
   double all_share() const;
   double own_metadata_share() const;
+  double own_tree_share() const;
   double data_share() const;  // of all writers together
+  // The same, where it does not matter who of them got it.
+  double joint_data_share() const;
 };
 
 Verdict Judge(const Ledger& ledger, const Truth& truth);

@@ -51,7 +51,7 @@ class JudgeTest : public ::testing::Test {
   }
 
   Verdict Result() {
-    ledger_.Add(snapshot_, kDisk);
+    ledger_.Add(snapshot_, {kDisk});
     return Judge(ledger_, truth_);
   }
 
@@ -98,6 +98,12 @@ TEST_F(JudgeTest, BytesBeyondTheTruthEarnNothing) {
   EXPECT_DOUBLE_EQ(Result().data_share(), 0.5);
 }
 
+TEST_F(JudgeTest, TogetherOneMayHaveWhatTheOtherLacks) {
+  truth_.writers.push_back({"fbw-syncer", 1000, {"sys_write"}});
+  AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 1500);
+  EXPECT_DOUBLE_EQ(Result().joint_data_share(), 0.75);
+}
+
 TEST_F(JudgeTest, SuperblockOfTheUnmounterIsNotWrongButItsDataIs) {
   truth_.metadata_comms = {"fbw-syncer"};
   AddRow(kSyncer, kOtherStack, agent::kNoFile, Confidence::kExact, 64);
@@ -109,6 +115,25 @@ TEST_F(JudgeTest, SuperblockOfTheUnmounterIsNotWrongButItsDataIs) {
   verdict = Result();
   EXPECT_EQ(verdict.wrong_exact_bytes, 64);
   EXPECT_DOUBLE_EQ(verdict.own_metadata_share(), 0.5);
+}
+
+TEST_F(JudgeTest, TreeOfAnFsyncIsItsOwnButItsDataIsNot) {
+  truth_.metadata_comms = {"fbw-syncer"};
+  truth_.own_frames = {"wb_workfn"};
+  AddRow(kSyncer, kOtherStack, agent::kNoFile, Confidence::kExact, 64);
+  Verdict verdict = Result();
+  EXPECT_EQ(verdict.own_metadata_bytes, 0);
+  EXPECT_EQ(verdict.own_tree_bytes, 64);
+  EXPECT_EQ(verdict.all_share(), 1.0);
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 64);
+  EXPECT_EQ(Result().wrong_exact_bytes, 64);
+}
+
+TEST_F(JudgeTest, TreeWithoutProofIsMetadata) {
+  truth_.metadata_comms = {"fbw-syncer"};
+  truth_.own_frames = {"no_such_function"};
+  AddRow(kSyncer, kOtherStack, agent::kNoFile, Confidence::kExact, 64);
+  EXPECT_EQ(Result().own_metadata_bytes, 64);
 }
 
 TEST_F(JudgeTest, HonestDoubtIsNotWrong) {
@@ -125,7 +150,7 @@ TEST_F(JudgeTest, OtherDirectionsAndDisksDoNotCount) {
 
 TEST_F(JudgeTest, IdsAreResolvedWhenTheyAreSeen) {
   AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 600);
-  ledger_.Add(snapshot_, kDisk);
+  ledger_.Add(snapshot_, {kDisk});
   snapshot_.rows.clear();
   snapshot_.actors = {{kWriter, "someone-else", 0, "", false}};
   AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 400);
@@ -136,7 +161,7 @@ TEST_F(JudgeTest, IdsAreResolvedWhenTheyAreSeen) {
 
 TEST_F(JudgeTest, NewSpanKeepsDefinitions) {
   AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 600);
-  ledger_.Add(snapshot_, kDisk);
+  ledger_.Add(snapshot_, {kDisk});
   ledger_.BeginSpan();
   snapshot_ = agent::Snapshot();
   AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 1000);

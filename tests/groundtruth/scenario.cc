@@ -2,9 +2,9 @@
 #include "tests/groundtruth/scenario.h"
 
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -169,32 +169,45 @@ std::vector<Scenario> MakeScenarios() {
   return all;
 }
 
-std::vector<std::string> CommandOf(const std::string& writer, const std::string& mount_point,
-                                   const Actor& actor) {
+std::vector<std::string> CommandOf(const std::string& writer, const Scene& scene,
+                                   const Actor& actor, const std::string& cgroup,
+                                   uint64_t memory_limit_bytes) {
   std::vector<std::string> command = {writer,
                                       "--comm",
                                       actor.comm,
                                       "--mode",
                                       actor.mode,
                                       "--path",
-                                      absl::StrCat(mount_point, "/", actor.path),
+                                      scene.PathOf(actor.path),
                                       "--block",
                                       absl::StrCat(actor.block),
                                       "--offset",
                                       absl::StrCat(actor.offset)};
   if (actor.bytes != 0) command.insert(command.end(), {"--bytes", absl::StrCat(actor.bytes)});
   if (actor.files != 0) command.insert(command.end(), {"--files", absl::StrCat(actor.files)});
+  if (!actor.then.empty()) command.insert(command.end(), {"--then", actor.then});
+  if (!cgroup.empty()) {
+    command.insert(command.end(),
+                   {"--cgroup", cgroup, "--limit", absl::StrCat(memory_limit_bytes)});
+  }
   return command;
 }
 
 // Runs all actors at the same time; returns the bytes each says it moved.
-absl::StatusOr<std::vector<uint64_t>> RunActors(const std::string& writer,
-                                                const std::string& mount_point,
-                                                const std::vector<Actor>& actors) {
+absl::StatusOr<std::vector<uint64_t>> RunActors(const std::string& writer, const Scene& scene,
+                                                const std::vector<Actor>& actors,
+                                                uint64_t memory_limit_bytes) {
+  std::unique_ptr<MemoryCgroup> cgroup;
+  if (memory_limit_bytes != 0) {
+    auto made = MemoryCgroup::Create(memory_limit_bytes);
+    if (!made.ok()) return made.status();
+    cgroup = *std::move(made);
+  }
+  const std::string group = cgroup == nullptr ? "" : cgroup->path();
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (const Actor& actor : actors) {
-    auto child =
-        ChildProcess::Start(CommandOf(writer, mount_point, actor), ChildProcess::Output::kCapture);
+    auto child = ChildProcess::Start(CommandOf(writer, scene, actor, group, memory_limit_bytes),
+                                     ChildProcess::Output::kCapture);
     if (!child.ok()) return child.status();
     children.push_back(*std::move(child));
   }
@@ -217,7 +230,7 @@ absl::Status RunHelper(const std::string& writer, const std::string& comm, const
   return RunCommand({writer, "--comm", comm, "--mode", mode, "--path", path}).status();
 }
 
-absl::Status WaitForFlusher(const LoopDisk& disk, uint64_t target_write_bytes) {
+absl::Status WaitForFlusher(const Scene& disk, uint64_t target_write_bytes) {
   const absl::Time deadline = absl::Now() + absl::Seconds(15);
   while (absl::Now() < deadline) {
     auto counters = disk.Counters();
@@ -238,33 +251,33 @@ std::set<uint64_t> InodesBelow(const std::string& mount_point) {
   return inodes;
 }
 
-absl::StatusOr<agent::DeviceNumber> NumberOf(const LoopDisk& disk) {
-  struct stat st {};
-  if (stat(disk.path().c_str(), &st) != 0) return absl::ErrnoToStatus(errno, disk.path());
-  return agent::DeviceNumber{major(st.st_rdev), minor(st.st_rdev)};
-}
-
 // Everything from the first writer to the rest after the unmount.
 class MeasuredSpan {
  public:
-  MeasuredSpan(const Scenario& scenario, const std::string& writer, LoopDisk* disk,
-               ScratchFilesystem* filesystem)
-      : scenario_(scenario), writer_(writer), disk_(disk), filesystem_(filesystem) {}
+  MeasuredSpan(const Scenario& scenario, const std::string& writer, Scene* scene)
+      : scenario_(scenario), writer_(writer), scene_(scene) {}
 
   absl::Status Run() {
-    auto before = disk_->Counters();
+    auto before = scene_->Counters();
     if (!before.ok()) return before.status();
-    auto moved = RunActors(writer_, filesystem_->mount_point(), scenario_.actors);
+    std::unique_ptr<SysctlGuard> dirty;
+    if (scenario_.dirty_percent != 0) {
+      auto guard =
+          SysctlGuard::Set("/proc/sys/vm/dirty_ratio", absl::StrCat(scenario_.dirty_percent));
+      if (!guard.ok()) return guard.status();
+      dirty = *std::move(guard);
+    }
+    auto moved = RunActors(writer_, *scene_, scenario_.actors, scenario_.memory_limit_bytes);
     if (!moved.ok()) return moved.status();
     moved_ = *std::move(moved);
     absl::Status status = BringToDisk(before->write_bytes);
     if (!status.ok()) return status;
-    inodes_ = InodesBelow(filesystem_->mount_point());
-    status = filesystem_->UnmountBy([this](const std::string& mount_point) {
+    inodes_ = InodesBelow(scene_->root());
+    status = scene_->Close([this](const std::string& mount_point) {
       return RunHelper(writer_, "fbw-umount", "unmount", mount_point);
     });
     if (!status.ok()) return status;
-    return disk_->WaitForRest(absl::Milliseconds(150));
+    return scene_->WaitForRest(absl::Milliseconds(150));
   }
 
   const std::vector<uint64_t>& moved() const { return moved_; }
@@ -272,16 +285,17 @@ class MeasuredSpan {
 
  private:
   absl::Status BringToDisk(uint64_t write_bytes_before) {
-    const std::string& mount_point = filesystem_->mount_point();
     switch (scenario_.writeback) {
       case Writeback::kWriter:
         return absl::OkStatus();
       case Writeback::kSyncfs:
-        return RunHelper(writer_, "fbw-syncer", "syncfs", mount_point);
+        return RunHelper(writer_, "fbw-syncer", "syncfs", scene_->root());
+      case Writeback::kSync:
+        return RunHelper(writer_, "fbw-syncer", "sync", scene_->root());
       case Writeback::kFsync:
         for (const Actor& actor : scenario_.actors) {
           absl::Status status =
-              RunHelper(writer_, "fbw-syncer", "fsync", absl::StrCat(mount_point, "/", actor.path));
+              RunHelper(writer_, "fbw-syncer", "fsync", scene_->PathOf(actor.path));
           if (!status.ok()) return status;
         }
         return absl::OkStatus();
@@ -294,28 +308,38 @@ class MeasuredSpan {
     if (!expire.ok()) return expire.status();
     auto wake = SysctlGuard::Set("/proc/sys/vm/dirty_writeback_centisecs", "20");
     if (!wake.ok()) return wake.status();
-    return WaitForFlusher(*disk_, write_bytes_before + data);
+    return WaitForFlusher(*scene_, write_bytes_before + data);
   }
 
   const Scenario& scenario_;
   const std::string& writer_;
-  LoopDisk* disk_;
-  ScratchFilesystem* filesystem_;
+  Scene* scene_;
   std::vector<uint64_t> moved_;
   std::set<uint64_t> inodes_;
 };
 
 Truth TruthOf(FilesystemKind kind, const Scenario& scenario, const MeasuredSpan& span) {
-  // With data=journal every block is written to the journal and then again in place.
-  const bool twice =
-      kind == FilesystemKind::kExt4DataJournal && scenario.direction == Operation::kWrite;
+  const uint64_t copies =
+      scenario.direction == Operation::kWrite && scenario.surroundings != Surroundings::kSwap
+          ? DataCopiesOf(kind)
+          : 1;
   Truth truth;
   truth.direction = scenario.direction;
   truth.data_inodes = span.inodes();
   truth.metadata_comms = {"fbw-umount", "fbw-syncer"};
+  truth.own_frames = {"btrfs_sync_file"};
+  if (scenario.surroundings == Surroundings::kOverlay) {
+    // Mounting an overlay makes and removes files in its upper layer.
+    std::ifstream own("/proc/self/comm");
+    std::string comm;
+    if (std::getline(own, comm)) truth.metadata_comms.insert(comm);
+  }
   for (size_t i = 0; i < scenario.actors.size(); ++i) {
     const Actor& actor = scenario.actors[i];
-    truth.writers.push_back({actor.comm, span.moved()[i] * (twice ? 2 : 1), actor.frames});
+    truth.writers.push_back({actor.comm, span.moved()[i] * copies, actor.frames});
+    if (!actor.then.empty()) {
+      truth.writers.push_back({actor.then, span.moved()[i] * copies, actor.frames});
+    }
   }
   return truth;
 }
@@ -323,8 +347,9 @@ Truth TruthOf(FilesystemKind kind, const Scenario& scenario, const MeasuredSpan&
 absl::Status CheckTruth(const Truth& truth, const DiskCounters& moved) {
   uint64_t data = 0;
   for (const WriterTruth& writer : truth.writers) data += writer.data_bytes;
-  const uint64_t device =
-      truth.direction == Operation::kRead ? moved.read_bytes : moved.write_bytes;
+  const uint64_t device = truth.direction == Operation::kRead      ? moved.read_bytes
+                          : truth.direction == Operation::kDiscard ? moved.discard_bytes
+                                                                   : moved.write_bytes;
   if (device >= data) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the scenario is wrong: the writers moved ", data,
                                           " bytes and the device only ", device));
@@ -349,15 +374,16 @@ const std::vector<Scenario>& AllScenarios() {
 
 // Begins the span at a moment in which the disk did nothing, and returns its counters then: a fresh
 // mount may still be read by the filesystem's own threads (ext4lazyinit).
-static absl::StatusOr<DiskCounters> BeginTogether(const LoopDisk& disk, agent::DeviceNumber number,
+static absl::StatusOr<DiskCounters> BeginTogether(const Scene& scene,
+                                                  const std::vector<agent::DeviceNumber>& disks,
                                                   Defendant* defendant) {
   const absl::Time deadline = absl::Now() + absl::Seconds(15);
   while (absl::Now() < deadline) {
-    auto before = disk.Counters();
+    auto before = scene.Counters();
     if (!before.ok()) return before.status();
-    absl::Status status = defendant->BeginSpan(number);
+    absl::Status status = defendant->BeginSpan(disks);
     if (!status.ok()) return status;
-    auto after = disk.Counters();
+    auto after = scene.Counters();
     if (!after.ok()) return after.status();
     if (*before == *after && before->in_flight == 0) return before;
     absl::SleepFor(absl::Milliseconds(20));
@@ -373,53 +399,55 @@ absl::StatusOr<std::unique_ptr<Defendant>> Defendant::Create(
   return std::unique_ptr<Defendant>(new Defendant(std::move(tracer), std::move(symbols)));
 }
 
-absl::Status Defendant::Watch(const std::string& disk) {
+absl::Status Defendant::Watch(const std::vector<std::string>& disks) {
   agent::DeviceSelection selection;
-  selection.patterns = {disk};
+  selection.patterns = disks;
   return tracer_->SetDevices(selection);
 }
 
-absl::Status Defendant::BeginSpan(agent::DeviceNumber disk) {
+absl::Status Defendant::BeginSpan(const std::vector<agent::DeviceNumber>& disks) {
   auto snapshot = tracer_->Collect();
   if (!snapshot.ok()) return snapshot.status();
-  ledger_.Add(*snapshot, disk);  // for its definitions
+  ledger_.Add(*snapshot, disks);  // for its definitions
   ledger_.BeginSpan();
   return absl::OkStatus();
 }
 
-absl::Status Defendant::EndSpan(agent::DeviceNumber disk) {
+absl::Status Defendant::EndSpan(const std::vector<agent::DeviceNumber>& disks) {
   auto snapshot = tracer_->Collect();
   if (!snapshot.ok()) return snapshot.status();
-  ledger_.Add(*snapshot, disk);
+  ledger_.Add(*snapshot, disks);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
                                     const std::string& writer,
                                     const std::function<absl::StatusOr<Defendant*>()>& summon) {
-  auto disk = LoopDisk::Create(DiskBytesFor(kind));
-  if (!disk.ok()) return disk.status();
-  auto filesystem = ScratchFilesystem::Create(kind, disk->get());
-  if (!filesystem.ok()) return filesystem.status();
-  auto prepared = RunActors(writer, (*filesystem)->mount_point(), scenario.setup);
+  auto scene = Scene::Create(kind, scenario.surroundings);
+  if (!scene.ok()) return scene.status();
+  auto prepared = RunActors(writer, **scene, scenario.setup, 0);
   if (!prepared.ok()) return prepared.status();
-  absl::Status status = (*filesystem)->Remount();
+  absl::Status status = (*scene)->Settle();
   if (!status.ok()) return status;
-  auto number = NumberOf(**disk);
-  if (!number.ok()) return number.status();
+  if (scenario.memory_limit_bytes != 0) {
+    status = (*scene)->AllocateDisks();
+    if (!status.ok()) return status;
+  }
+  auto numbers = (*scene)->DiskNumbers();
+  if (!numbers.ok()) return numbers.status();
 
   auto defendant = summon();
   if (!defendant.ok()) return defendant.status();
-  status = (*defendant)->Watch((*disk)->name());
+  status = (*defendant)->Watch((*scene)->DiskNames());
   if (!status.ok()) return status;
-  auto before = BeginTogether(**disk, *number, *defendant);
+  auto before = BeginTogether(**scene, *numbers, *defendant);
   if (!before.ok()) return before.status();
-  MeasuredSpan span(scenario, writer, disk->get(), filesystem->get());
+  MeasuredSpan span(scenario, writer, scene->get());
   status = span.Run();
   if (!status.ok()) return status;
-  auto after = (*disk)->Counters();
+  auto after = (*scene)->Counters();
   if (!after.ok()) return after.status();
-  status = (*defendant)->EndSpan(*number);
+  status = (*defendant)->EndSpan(*numbers);
   if (!status.ok()) return status;
 
   const Ledger& ledger = (*defendant)->ledger();

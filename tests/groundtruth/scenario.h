@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "node-agent/tracer/tracer.h"
 #include "tests/groundtruth/judge.h"
+#include "tests/groundtruth/scene.h"
 #include "tests/groundtruth/scratch_disk.h"
 
 namespace fleetblame::testing {
@@ -38,12 +39,15 @@ struct Actor {
   uint32_t files = 0;
   // Names one of which the dirtier's stack must hold; empty for those who are not judged.
   std::vector<std::string> frames;
+  // Mode exec: the name of the process afterwards. It moves as much again.
+  std::string then = "";
 };
 
 // Who brings the data to the disk when the writers have ended.
 enum class Writeback {
   kWriter,    // the writers did it themselves (direct, O_SYNC, fdatasync)
   kSyncfs,    // another process calls syncfs
+  kSync,      // another process calls sync
   kFsync,     // another process calls fsync on each writer's file
   kPeriodic,  // nobody: the flusher finds it old enough, some seconds later
 };
@@ -54,9 +58,30 @@ struct Scenario {
   std::vector<Actor> actors;  // start together, and are judged
   Writeback writeback = Writeback::kSyncfs;
   agent::Operation direction = agent::Operation::kWrite;
+  Surroundings surroundings = Surroundings::kPlain;
+  // Of the cgroup that the writers run in; 0 = that of the test.
+  uint64_t memory_limit_bytes = 0;
+  // Percent of memory that may be dirty; 0 = as the machine has it.
+  int dirty_percent = 0;
+  // Several write to the same pages: what counts is what they get together.
+  bool together = false;
+  // Nothing ties these pages to a file, so only the right name is asked for.
+  bool no_data = false;
+  // Of all bytes, what must go to the writers.
+  double all_bar = 0.90;
 };
 
+// Those that every filesystem with a journal or trees of its own goes through.
 const std::vector<Scenario>& AllScenarios();
+
+// Other ways to the disk, each with the filesystems where it makes sense.
+struct Path {
+  Scenario scenario;
+  std::vector<FilesystemKind> filesystems;
+  // Where it makes sense too, but shows little that is new: not tested unless asked for.
+  std::vector<FilesystemKind> also = {};
+};
+const std::vector<Path>& AllPaths();
 
 struct Outcome {
   Verdict verdict;
@@ -75,13 +100,13 @@ class Defendant {
  public:
   static absl::StatusOr<std::unique_ptr<Defendant>> Create(std::unique_ptr<agent::Tracer> tracer);
 
-  // Watches nothing but `disk`, which must be at rest.
-  absl::Status Watch(const std::string& disk);
+  // Watches nothing but `disks`, which must be at rest.
+  absl::Status Watch(const std::vector<std::string>& disks);
 
   // Begins what is to be judged: all before is forgotten.
-  absl::Status BeginSpan(agent::DeviceNumber disk);
+  absl::Status BeginSpan(const std::vector<agent::DeviceNumber>& disks);
   // Ends it; the ledger then holds its rows and books.
-  absl::Status EndSpan(agent::DeviceNumber disk);
+  absl::Status EndSpan(const std::vector<agent::DeviceNumber>& disks);
 
   const Ledger& ledger() const { return ledger_; }
 
@@ -97,6 +122,7 @@ class Defendant {
 };
 
 // `writer` is the path of the writer program; `summon` is called when the disk is ready and rests.
+// UNIMPLEMENTED when this machine lacks what the scenario takes.
 absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenario,
                                     const std::string& writer,
                                     const std::function<absl::StatusOr<Defendant*>()>& summon);

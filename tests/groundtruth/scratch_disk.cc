@@ -14,6 +14,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "tests/testing/child_process.h"
 
@@ -27,7 +28,7 @@ constexpr uint64_t kSectorBytes = 512;  // the unit of /sys/block/*/stat, whatev
 bool private_mounts = false;
 
 // Puts `backing` behind a free loop device and returns its number; `fd` gets it open.
-absl::StatusOr<int> AttachLoop(int backing, int* fd) {
+absl::StatusOr<int> AttachLoop(int backing, bool partitioned, int* fd) {
   const int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
   if (control < 0) return absl::ErrnoToStatus(errno, "open /dev/loop-control");
   absl::Status failure;
@@ -46,7 +47,7 @@ absl::StatusOr<int> AttachLoop(int backing, int* fd) {
     }
     loop_config config{};
     config.fd = backing;
-    config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+    config.info.lo_flags = LO_FLAGS_AUTOCLEAR | (partitioned ? LO_FLAGS_PARTSCAN : 0);
     if (ioctl(*fd, LOOP_CONFIGURE, &config) == 0) {
       close(control);
       return number;
@@ -59,31 +60,87 @@ absl::StatusOr<int> AttachLoop(int backing, int* fd) {
   return failure;
 }
 
-std::vector<std::string> MkfsCommand(FilesystemKind kind, const std::string& device) {
-  const std::string no_lazy = "lazy_itable_init=0,lazy_journal_init=0";
-  switch (kind) {
-    case FilesystemKind::kExt4:
-    case FilesystemKind::kExt4DataJournal:
-      return {"mkfs.ext4", "-q", "-F", "-E", no_lazy, device};
-    case FilesystemKind::kExt4NoJournal:
-      return {"mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", no_lazy, device};
-    case FilesystemKind::kXfs:
-      return {"mkfs.xfs", "-q", "-f", device};
-    case FilesystemKind::kBtrfs:
-      return {"mkfs.btrfs", "-q", "-f", device};
-  }
-  return {};
+struct Traits {
+  FilesystemKind kind;
+  const char* name;
+  const char* type;  // for mount
+  std::vector<std::string> mkfs;
+  const char* mount_options = nullptr;
+  uint64_t mebibytes = 320;
+  size_t disks = 1;
+  uint64_t data_copies = 1;
+};
+
+const std::vector<Traits>& AllTraits() {
+  // Nothing is left for the kernel's own threads to initialize later.
+  static const char* const kAtOnce = "lazy_itable_init=0,lazy_journal_init=0";
+  using Kind = FilesystemKind;
+  static const auto* const kTraits = new std::vector<Traits>{
+      {Kind::kExt4, "ext4", "ext4", {"mkfs.ext4", "-q", "-F", "-E", kAtOnce}},
+      {Kind::kExt4NoJournal,
+       "ext4_nojournal",
+       "ext4",
+       {"mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", kAtOnce}},
+      // With data=journal every block is written to the journal and then again in place.
+      {.kind = Kind::kExt4DataJournal,
+       .name = "ext4_datajournal",
+       .type = "ext4",
+       .mkfs = {"mkfs.ext4", "-q", "-F", "-E", kAtOnce},
+       .mount_options = "data=journal",
+       .data_copies = 2},
+      {Kind::kExt4FastCommit,
+       "ext4_fastcommit",
+       "ext4",
+       {"mkfs.ext4", "-q", "-F", "-O", "fast_commit", "-E", kAtOnce}},
+      {Kind::kExt4SmallJournal,
+       "ext4_smalljournal",
+       "ext4",
+       {"mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "size=4", "-E", kAtOnce}},
+      {Kind::kExt4Encrypted,
+       "ext4_fscrypt",
+       "ext4",
+       {"mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "encrypt", "-E", kAtOnce}},
+      {Kind::kXfs, "xfs", "xfs", {"mkfs.xfs", "-q", "-f"}, nullptr, 384},
+      {Kind::kBtrfs, "btrfs", "btrfs", {"mkfs.btrfs", "-q", "-f"}},
+      {Kind::kBtrfsCompressed,
+       "btrfs_compressed",
+       "btrfs",
+       {"mkfs.btrfs", "-q", "-f"},
+       "compress-force=zstd"},
+      {.kind = Kind::kBtrfsRaid1,
+       .name = "btrfs_raid1",
+       .type = "btrfs",
+       .mkfs = {"mkfs.btrfs", "-q", "-f", "-d", "raid1", "-m", "raid1"},
+       .disks = 2,
+       .data_copies = 2},
+      {Kind::kF2fs, "f2fs", "f2fs", {"mkfs.f2fs", "-q", "-f"}},
+      {Kind::kNone, "disk", "", {}, nullptr, 128},
+  };
+  return *kTraits;
 }
 
-const char* MountType(FilesystemKind kind) {
-  switch (kind) {
-    case FilesystemKind::kXfs:
-      return "xfs";
-    case FilesystemKind::kBtrfs:
-      return "btrfs";
-    default:
-      return "ext4";
+const Traits& TraitsOf(FilesystemKind kind) {
+  for (const Traits& traits : AllTraits()) {
+    if (traits.kind == kind) return traits;
   }
+  return AllTraits().front();
+}
+
+// A table with one Linux partition from the second MiB to the end, as the BIOS of old had it.
+absl::Status WritePartitionTable(int fd, uint64_t size_bytes) {
+  unsigned char table[512] = {};
+  constexpr uint32_t kFirst = 2048;
+  const auto sectors = static_cast<uint32_t>(size_bytes / kSectorBytes - kFirst);
+  unsigned char* entry = table + 446;
+  entry[4] = 0x83;
+  for (int i = 0; i < 4; ++i) {
+    entry[8 + i] = static_cast<unsigned char>(kFirst >> (8 * i));
+    entry[12 + i] = static_cast<unsigned char>(sectors >> (8 * i));
+  }
+  table[510] = 0x55;
+  table[511] = 0xaa;
+  if (pwrite(fd, table, sizeof(table), 0) == sizeof(table)) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "write a partition table");
 }
 
 }  // namespace
@@ -128,7 +185,7 @@ absl::StatusOr<DiskCounters> ReadDiskCounters(const std::string& disk) {
   return counters;
 }
 
-absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Create(uint64_t size_bytes) {
+absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Create(uint64_t size_bytes, bool partitioned) {
   const int backing = open(kBackingDirectory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (backing < 0) return absl::ErrnoToStatus(errno, "make a nameless file in /dev/shm");
   if (ftruncate(backing, static_cast<off_t>(size_bytes)) != 0) {
@@ -136,14 +193,32 @@ absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Create(uint64_t size_bytes) 
     close(backing);
     return status;
   }
+  if (partitioned) {
+    if (absl::Status status = WritePartitionTable(backing, size_bytes); !status.ok()) {
+      close(backing);
+      return status;
+    }
+  }
   int fd = -1;
-  auto number = AttachLoop(backing, &fd);
-  close(backing);  // the loop device holds it now
-  if (!number.ok()) return number.status();
-  return std::unique_ptr<LoopDisk>(new LoopDisk(absl::StrCat("loop", *number), fd));
+  auto number = AttachLoop(backing, partitioned, &fd);
+  if (!number.ok()) {
+    close(backing);
+    return number.status();
+  }
+  return std::unique_ptr<LoopDisk>(
+      new LoopDisk(absl::StrCat("loop", *number), backing, size_bytes, fd));
 }
 
-LoopDisk::~LoopDisk() { close(fd_); }
+LoopDisk::~LoopDisk() {
+  close(fd_);
+  close(backing_);
+}
+
+absl::Status LoopDisk::Allocate() const {
+  const int error = posix_fallocate(backing_, 0, static_cast<off_t>(size_bytes_));
+  if (error == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(error, absl::StrCat("allocate all of ", name_));
+}
 
 absl::Status LoopDisk::WaitForRest(absl::Duration rest) const {
   const absl::Time deadline = absl::Now() + absl::Seconds(20) + rest;
@@ -163,55 +238,50 @@ absl::Status LoopDisk::WaitForRest(absl::Duration rest) const {
   return absl::OkStatus();
 }
 
-const char* FilesystemName(FilesystemKind kind) {
-  switch (kind) {
-    case FilesystemKind::kExt4:
-      return "ext4";
-    case FilesystemKind::kExt4NoJournal:
-      return "ext4_nojournal";
-    case FilesystemKind::kExt4DataJournal:
-      return "ext4_datajournal";
-    case FilesystemKind::kXfs:
-      return "xfs";
-    case FilesystemKind::kBtrfs:
-      return "btrfs";
-  }
-  return "?";
-}
+const char* FilesystemName(FilesystemKind kind) { return TraitsOf(kind).name; }
 
 const char* MkfsProgram(FilesystemKind kind) {
-  switch (kind) {
-    case FilesystemKind::kXfs:
-      return "mkfs.xfs";
-    case FilesystemKind::kBtrfs:
-      return "mkfs.btrfs";
-    default:
-      return "mkfs.ext4";
-  }
+  const Traits& traits = TraitsOf(kind);
+  return traits.mkfs.empty() ? "true" : traits.mkfs.front().c_str();
 }
 
-uint64_t DiskBytesFor(FilesystemKind kind) {
-  switch (kind) {
-    case FilesystemKind::kXfs:
-      return uint64_t{384} << 20;
-    default:
-      return uint64_t{320} << 20;
+uint64_t DiskBytesFor(FilesystemKind kind) { return TraitsOf(kind).mebibytes << 20; }
+
+size_t DisksOf(FilesystemKind kind) { return TraitsOf(kind).disks; }
+
+uint64_t DataCopiesOf(FilesystemKind kind) { return TraitsOf(kind).data_copies; }
+
+bool KernelHas(FilesystemKind kind) {
+  const std::string type = TraitsOf(kind).type;
+  if (type.empty()) return true;
+  std::ifstream list("/proc/filesystems");
+  std::string word;
+  while (list >> word) {
+    if (word == type) return true;
   }
+  return RunCommand({"modprobe", "-q", type}).ok();
 }
 
 absl::StatusOr<std::unique_ptr<ScratchFilesystem>> ScratchFilesystem::Create(FilesystemKind kind,
                                                                              LoopDisk* disk) {
+  return CreateOn(kind, {disk->path()}, {disk});
+}
+
+absl::StatusOr<std::unique_ptr<ScratchFilesystem>> ScratchFilesystem::CreateOn(
+    FilesystemKind kind, const std::vector<std::string>& devices, std::vector<LoopDisk*> disks) {
   if (!private_mounts) {
     return absl::FailedPreconditionError("EnterPrivateMounts must be called first, in main()");
   }
-  auto made = RunCommand(MkfsCommand(kind, disk->path()));
+  std::vector<std::string> command = TraitsOf(kind).mkfs;
+  command.insert(command.end(), devices.begin(), devices.end());
+  auto made = RunCommand(command);
   if (!made.ok()) return made.status();
   std::string directory = absl::StrCat(kMountPoints, "/scratch-XXXXXX");
   if (mkdtemp(directory.data()) == nullptr) {
     return absl::ErrnoToStatus(errno, absl::StrCat("make ", directory));
   }
-  auto filesystem =
-      std::unique_ptr<ScratchFilesystem>(new ScratchFilesystem(kind, disk, directory));
+  auto filesystem = std::unique_ptr<ScratchFilesystem>(
+      new ScratchFilesystem(kind, devices, std::move(disks), directory));
   absl::Status status = filesystem->Mount();
   if (!status.ok()) return status;
   return filesystem;
@@ -223,9 +293,15 @@ ScratchFilesystem::~ScratchFilesystem() {
 }
 
 absl::Status ScratchFilesystem::Mount() {
-  const char* options = kind_ == FilesystemKind::kExt4DataJournal ? "data=journal" : nullptr;
-  if (mount(disk_->path().c_str(), mount_point_.c_str(), MountType(kind_), MS_NOATIME, options) !=
-      0) {
+  const Traits& traits = TraitsOf(kind_);
+  std::vector<std::string> options;
+  if (traits.mount_options != nullptr) options.push_back(traits.mount_options);
+  for (size_t i = 1; i < devices_.size(); ++i) {
+    options.push_back(absl::StrCat("device=", devices_[i]));
+  }
+  const std::string joined = absl::StrJoin(options, ",");
+  if (mount(devices_.front().c_str(), mount_point_.c_str(), traits.type, MS_NOATIME,
+            joined.c_str()) != 0) {
     return absl::ErrnoToStatus(errno,
                                absl::StrCat("mount ", FilesystemName(kind_), " on ", mount_point_));
   }
@@ -251,7 +327,9 @@ absl::Status ScratchFilesystem::UnmountBy(
 absl::Status ScratchFilesystem::Remount() {
   absl::Status status = Unmount();
   if (status.ok()) status = Mount();
-  if (status.ok()) status = disk_->WaitForRest(absl::Milliseconds(150));
+  for (LoopDisk* disk : disks_) {
+    if (status.ok()) status = disk->WaitForRest(absl::Milliseconds(150));
+  }
   return status;
 }
 

@@ -44,14 +44,20 @@ absl::StatusOr<DiskCounters> ReadDiskCounters(const std::string& disk);
 
 class LoopDisk {
  public:
-  // The backing file is sparse, on /dev/shm.
-  static absl::StatusOr<std::unique_ptr<LoopDisk>> Create(uint64_t size_bytes);
+  // The backing file is sparse, on /dev/shm. With `partitioned` all but the first MiB is in one
+  // partition.
+  static absl::StatusOr<std::unique_ptr<LoopDisk>> Create(uint64_t size_bytes,
+                                                          bool partitioned = false);
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
 
   const std::string& name() const { return name_; }  // "loop3"
   std::string path() const { return "/dev/" + name_; }
+  std::string partition_path() const { return path() + "p1"; }
+
+  // Gives it all its memory now. Later the kernel charges it to the cgroup of whoever wrote.
+  absl::Status Allocate() const;
 
   absl::StatusOr<DiskCounters> Counters() const { return ReadDiskCounters(name_); }
 
@@ -59,15 +65,36 @@ class LoopDisk {
   absl::Status WaitForRest(absl::Duration rest) const;
 
  private:
-  LoopDisk(std::string name, int fd) : name_(std::move(name)), fd_(fd) {}
+  LoopDisk(std::string name, int backing, uint64_t size_bytes, int fd)
+      : name_(std::move(name)), backing_(backing), size_bytes_(size_bytes), fd_(fd) {}
 
   std::string name_;
+  int backing_;
+  uint64_t size_bytes_;
   int fd_;  // holds the device: it detaches on last close
 };
 
-enum class FilesystemKind { kExt4, kExt4NoJournal, kExt4DataJournal, kXfs, kBtrfs };
+enum class FilesystemKind {
+  kExt4,
+  kExt4NoJournal,
+  kExt4DataJournal,
+  kExt4FastCommit,
+  kExt4SmallJournal,  // the least that mkfs allows: its space runs out all the time
+  kExt4Encrypted,     // takes encrypted directories
+  kXfs,
+  kBtrfs,
+  kBtrfsCompressed,
+  kBtrfsRaid1,  // on two disks
+  kF2fs,
+  kNone,  // the bare disk
+};
 
 const char* FilesystemName(FilesystemKind kind);
+// How many disks it stands on, and how often it writes each byte of file data.
+size_t DisksOf(FilesystemKind kind);
+uint64_t DataCopiesOf(FilesystemKind kind);
+// Whether the running kernel has it, or can load it.
+bool KernelHas(FilesystemKind kind);
 // The mkfs program of a kind, for a look whether it is installed.
 const char* MkfsProgram(FilesystemKind kind);
 // Smallest disk that its mkfs and this project's tests are happy with.
@@ -79,6 +106,9 @@ class ScratchFilesystem {
   // have been called.
   static absl::StatusOr<std::unique_ptr<ScratchFilesystem>> Create(FilesystemKind kind,
                                                                    LoopDisk* disk);
+  // The same on block devices that stand on `disks`: partitions, or what a driver stacks on them.
+  static absl::StatusOr<std::unique_ptr<ScratchFilesystem>> CreateOn(
+      FilesystemKind kind, const std::vector<std::string>& devices, std::vector<LoopDisk*> disks);
   // Unmounts.
   ~ScratchFilesystem();
   ScratchFilesystem(const ScratchFilesystem&) = delete;
@@ -95,11 +125,16 @@ class ScratchFilesystem {
   absl::Status UnmountBy(const std::function<absl::Status(const std::string&)>& unmount);
 
  private:
-  ScratchFilesystem(FilesystemKind kind, LoopDisk* disk, std::string mount_point)
-      : kind_(kind), disk_(disk), mount_point_(std::move(mount_point)) {}
+  ScratchFilesystem(FilesystemKind kind, std::vector<std::string> devices,
+                    std::vector<LoopDisk*> disks, std::string mount_point)
+      : kind_(kind),
+        devices_(std::move(devices)),
+        disks_(std::move(disks)),
+        mount_point_(std::move(mount_point)) {}
 
   FilesystemKind kind_;
-  LoopDisk* disk_;
+  std::vector<std::string> devices_;
+  std::vector<LoopDisk*> disks_;
   std::string mount_point_;
   bool mounted_ = false;
 };

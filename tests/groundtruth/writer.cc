@@ -28,65 +28,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/groundtruth/writer_modes.h"
+
+namespace fleetblame::testing {
 namespace {
-
-constexpr size_t kPage = 4096;
-
-struct Options {
-  std::string mode;
-  std::string comm;
-  std::string path;
-  uint64_t bytes = 1 << 20;
-  uint64_t offset = 0;
-  uint64_t block = kPage;
-  uint32_t files = 100;
-};
-
-[[noreturn]] void Die(const char* what, const std::string& path) {
-  std::fprintf(stderr, "writer: %s %s: %s\n", what, path.c_str(), std::strerror(errno));
-  std::exit(1);
-}
-
-class File {
- public:
-  File(const std::string& path, int flags) : path_(path), fd_(open(path.c_str(), flags, 0644)) {
-    if (fd_ < 0) Die("open", path);
-  }
-  ~File() { close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-  void Check(bool good, const char* what) const {
-    if (!good) Die(what, path_);
-  }
-
- private:
-  std::string path_;
-  int fd_;
-};
-
-// A page-aligned buffer that no filesystem can compress or leave out.
-class Buffer {
- public:
-  explicit Buffer(size_t size) : size_(size) {
-    data_ = static_cast<char*>(std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage));
-    if (data_ == nullptr) Die("allocate", "a buffer");
-    std::mt19937_64 random(size);
-    for (size_t i = 0; i + 8 <= size; i += 8) {
-      const uint64_t value = random();
-      std::memcpy(data_ + i, &value, 8);
-    }
-  }
-  ~Buffer() { std::free(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  char* data() { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  size_t size_;
-  char* data_;
-};
 
 std::vector<uint64_t> ShuffledBlocks(const Options& o) {
   std::vector<uint64_t> blocks(o.bytes / o.block);
@@ -285,18 +230,26 @@ uint64_t Fsync(const Options& o) {
   return 0;
 }
 
+uint64_t Sync(const Options&) {
+  sync();
+  return 0;
+}
+
 uint64_t Unmount(const Options& o) {
   if (umount2(o.path.c_str(), 0) != 0) Die("unmount", o.path);
   return 0;
 }
 
 }  // namespace
+}  // namespace fleetblame::testing
 
 int main(int argc, char** argv) {
+  using namespace fleetblame::testing;
   Options o;
-  const std::map<std::string, std::function<uint64_t(const Options&)>> modes = {
+  Modes modes = {
       {"write", [](const Options& x) { return Write(x, 0); }},
       {"write-sync", [](const Options& x) { return Write(x, O_SYNC); }},
+      {"write-dsync", [](const Options& x) { return Write(x, O_DSYNC); }},
       {"pwrite", [](const Options& x) { return Pwrite(x, 0); }},
       {"pwrite-direct", [](const Options& x) { return Pwrite(x, O_DIRECT); }},
       {"aio-direct", Aio},
@@ -310,8 +263,12 @@ int main(int argc, char** argv) {
       {"read-direct", [](const Options& x) { return Read(x, O_DIRECT); }},
       {"syncfs", Syncfs},
       {"fsync", Fsync},
+      {"sync", Sync},
       {"unmount", Unmount},
   };
+  for (const Modes& more : {CallModes(), ChangeModes(), MemoryModes(), DeviceModes()}) {
+    modes.insert(more.begin(), more.end());
+  }
   CLI::App app("Does one kind of IO under a given process name.");
   std::vector<std::string> names;
   for (const auto& [name, run] : modes) names.push_back(name);
@@ -322,8 +279,15 @@ int main(int argc, char** argv) {
   app.add_option("--offset", o.offset, "where in the file to begin");
   app.add_option("--block", o.block, "bytes a call");
   app.add_option("--files", o.files, "number of files in the modes that make many");
+  app.add_option("--cgroup", o.cgroup, "directory of a cgroup to join first");
+  app.add_option("--then", o.then, "mode exec: name of the process after it");
+  app.add_option("--limit", o.limit, "memory that this process may use, where a mode exceeds it");
   CLI11_PARSE(app, argc, argv);
 
+  if (!o.cgroup.empty()) {
+    File processes(o.cgroup + "/cgroup.procs", O_WRONLY);
+    processes.Check(write(processes.fd(), "0", 1) == 1, "join");
+  }
   if (prctl(PR_SET_NAME, o.comm.c_str()) != 0) Die("name", o.comm);
   std::printf("%llu\n", static_cast<unsigned long long>(modes.at(o.mode)(o)));
   return 0;

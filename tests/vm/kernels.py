@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import time
 
 # Series, and the suites that have it: the first that answers is taken.
@@ -25,10 +26,10 @@ SERIES = {
     "7": ["trixie-backports"],
 }
 # Whatever they depend on comes along.
-REQUIRED_MODULES = ["loop", "ext4", "xfs", "btrfs"]
+REQUIRED_MODULES = ["loop", "ext4", "xfs", "btrfs", "f2fs", "overlay"]
 # Wanted through the crypto interface, which no dependency tells. Newer kernels build them in.
 OPTIONAL_MODULES = ["crc32c_generic", "crc32c_intel", "xxhash_generic", "sha256_generic",
-                    "blake2b_generic"]
+                    "blake2b_generic", "crc32_generic", "aes_generic", "ecb", "cbc", "cts", "xts", "sha512_generic"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 PACKAGE = re.compile(r"^linux-(image|binary|modules|base)-\S*amd64$")
 LISTS_MAX_AGE_SECONDS = 24 * 3600
@@ -143,7 +144,7 @@ def _unpack(packages, folder):
                 elif base == "modules.builtin":
                     lines = archive.extractfile(member).read().decode().split()
                     builtin.update(_module_name(line) for line in lines)
-                elif ".ko" in base and re.search(r"/kernel/(fs|lib|crypto|arch|drivers/block)/",
+                elif ".ko" in base and re.search(r"/kernel/(fs|lib|crypto|arch|drivers/(?:block|md|scsi|nvme))/",
                                                  member.name):
                     path = folder / "all" / base
                     path.parent.mkdir(exist_ok=True)
@@ -156,7 +157,7 @@ def _unpack(packages, folder):
     return modules, builtin
 
 
-def _choose_modules(modules, builtin, folder):
+def _choose_modules(modules, builtin, folder, required):
     """Puts the wanted modules and what they need into folder/modules; returns the load order."""
     target = folder / "modules"
     target.mkdir()
@@ -178,7 +179,7 @@ def _choose_modules(modules, builtin, folder):
     for name in OPTIONAL_MODULES:
         if name in modules:
             add(name, "the tests")
-    for name in REQUIRED_MODULES:
+    for name in required:
         add(name, "the tests")
     return order
 
@@ -192,10 +193,12 @@ def series_of(text):
     return matches[0] if len(matches) == 1 else None
 
 
-def get(series, cache, refresh=False):
+def get(series, cache, refresh=False, more_modules=()):
     """Returns {"image", "modules" (paths in load order), "package"} of a kernel of the series."""
-    folder = pathlib.Path(cache) / "kernels" / series
-    wish = hashlib.sha256(json.dumps([REQUIRED_MODULES, OPTIONAL_MODULES]).encode()).hexdigest()
+    required = REQUIRED_MODULES + [name for name in more_modules if name not in REQUIRED_MODULES]
+    wish = hashlib.sha256(json.dumps([required, OPTIONAL_MODULES]).encode()).hexdigest()
+    # A folder for each wish: another tree's tests may be reading theirs.
+    folder = pathlib.Path(cache) / "kernels" / f"{series}-{wish[:10]}"
     record = folder / "kernel.json"
     if not refresh and record.exists():
         known = json.loads(record.read_text(encoding="utf-8"))
@@ -212,13 +215,17 @@ def get(series, cache, refresh=False):
             if version is None:
                 raise Unavailable(f"has {names[0]}, not {series}")
             packages = apt.download(names)
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            modules, builtin = _unpack(packages, folder)
-            order = _choose_modules(modules, builtin, folder)
-            shutil.rmtree(folder / "all", ignore_errors=True)
-            known = {"wish": wish, "order": order, "packages": [p.name for p in packages]}
-            record.write_text(json.dumps(known, indent=1), encoding="utf-8")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as work:
+                new = pathlib.Path(work) / "kernel"
+                new.mkdir()
+                modules, builtin = _unpack(packages, new)
+                order = _choose_modules(modules, builtin, new, required)
+                shutil.rmtree(new / "all", ignore_errors=True)
+                known = {"wish": wish, "order": order, "packages": [p.name for p in packages]}
+                (new / record.name).write_text(json.dumps(known, indent=1), encoding="utf-8")
+                shutil.rmtree(folder, ignore_errors=True)
+                new.rename(folder)
             return _paths(folder, known)
         except Unavailable as reason:
             reasons.append(f"{suite}: {reason}")

@@ -36,7 +36,7 @@ class Machine:
         self.console = self.folder / "console.log"
         self.report = self.folder / "report.log"
         self.command = [
-            "nice", QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
+            QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
             "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none",
             "-no-reboot", "-kernel", str(image), "-initrd", str(initramfs),
             "-append", "console=ttyS0 panic=-1 no_timer_check rdinit=/init loglevel=5 mitigations=off",

@@ -24,6 +24,9 @@ class Case:
     seconds: float = 0.0
     reason: str = ""
     verdict: dict = dataclasses.field(default_factory=dict)
+    # Bytes, as the test program recorded them: data_bytes, data_right_bytes, all_bytes,
+    # all_right_bytes, wrong_bytes, lost_bytes, and confidence_exact ... of those it saw.
+    figures: dict = dataclasses.field(default_factory=dict)
 
 
 def verdicts_of(log):
@@ -54,7 +57,10 @@ def groundtruth_cases(result, limit):
             outcome = FAILED if failure is not None else SKIPPED if skip is not None else PASSED
             told = failure if failure is not None else skip
             reason = "" if told is None else (told.get("message") or told.text or "")
-            cases.append(Case(name, outcome, float(element.get("time", 0)), reason.strip()))
+            figures = {p.get("name"): int(p.get("value")) for p in element.iter("property")
+                       if p.get("value", "").isdigit()}
+            cases.append(Case(name, outcome, float(element.get("time", 0)), reason.strip(),
+                              figures=figures))
     else:
         for done in re.finditer(r"^\[ +(OK|FAILED) +\] \S+/(\w+) \((\d+) ms\)$", log, re.MULTILINE):
             good = done[1] == "OK"
@@ -84,6 +90,13 @@ def check_case(result):
                 reason or f"--check ended with {result.exit_code}")
 
 
+def missing_hooks(result):
+    """[[hook, what it costs to be without it]] of what --check says this kernel lacks."""
+    log = result.files.get(f"{result.name}.log", b"").decode(errors="replace")
+    return [list(pair) for pair in
+            re.findall(r"^ +!! +hook (\w+): .*\n +without it: (.*)$", log, re.MULTILINE)]
+
+
 def write_xml(path, series, release, cases):
     suite = ElementTree.Element("testsuite", name=f"kernel {series}", tests=str(len(cases)))
     for case in cases:
@@ -97,9 +110,10 @@ def write_xml(path, series, release, cases):
     ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def write_json(path, series, release, packages, cases):
+def write_json(path, series, release, packages, cases, missing=(), console=""):
     record = {"kernel": series, "release": release, "packages": packages,
-              "cases": [dataclasses.asdict(case) for case in cases]}
+              "missing_hooks": list(missing),
+              "cases": [dataclasses.asdict(case) for case in cases], "console": console}
     with open(path, "w", encoding="utf-8") as out:
         json.dump(record, out, indent=1)
         out.write("\n")
@@ -138,6 +152,10 @@ def main(paths):
     records.sort(key=lambda record: [int(part) for part in record["kernel"].split(".")])
     print(table(records))
     print("Percent of the file data, and of all bytes, charged to those who wrote them.")
+    for record in records:
+        if record.get("console"):
+            print(f"\nThe machine of kernel {record['kernel']} hung or ended early. "
+                  f"The end of its console:\n{record['console']}")
 
 
 if __name__ == "__main__":

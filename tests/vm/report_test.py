@@ -18,7 +18,9 @@ LOG = f"""[ RUN      ] All/G.W/ext4_write_syncfs
 [       OK ] All/G.W/ext4_write_syncfs (3000 ms)
 [ RUN      ] All/G.W/xfs_direct
 """
-XML = """<testsuites><testsuite><testcase name="W/ext4_write_syncfs" status="run" time="3"/>
+XML = """<testsuites><testsuite><testcase name="W/ext4_write_syncfs" status="run" time="3">
+<properties><property name="confidence_exact" value="900"/><property name="all_bytes" value="1000"/>
+</properties></testcase>
 <testcase name="W/xfs_direct" status="run" time="1"><failure message="wrong \x01"/></testcase>
 <testcase name="W/xfs_read" status="run"><skipped message="no mkfs"/></testcase>
 <testcase name="W/other" status="notrun"/></testsuite></testsuites>"""
@@ -41,6 +43,7 @@ class ReportTest(unittest.TestCase):
                                            "xfs_read": "skipped"})
         self.assertEqual(cases[0].verdict["all_percent"], 99.89)
         self.assertEqual(cases[0].verdict["lost_bytes"], 512)
+        self.assertEqual(cases[0].figures, {"confidence_exact": 900, "all_bytes": 1000})
 
     def test_a_time_limit_fails_the_case_that_ran(self):
         cases = report.groundtruth_cases(Result("groundtruth", 143, log=LOG), 60)
@@ -65,6 +68,12 @@ class ReportTest(unittest.TestCase):
         case = report.check_case(Result("check", 1, log=bad))
         self.assertEqual(case.outcome, "failed")
         self.assertIn("refused program x: R1", case.reason)
+
+    def test_hooks_that_a_kernel_lacks_are_told(self):
+        log = ("  ok  hook a_b: this\n  !!  hook c_d: that\n        without it: worse blame\n"
+               "        to do: something\n")
+        self.assertEqual(report.missing_hooks(Result("check", 0, log=log)),
+                         [["c_d", "worse blame"]])
 
     def test_xml_is_readable_and_complete(self):
         cases = report.groundtruth_cases(Result("groundtruth", 1, log=LOG, xml=XML), 60)

@@ -25,20 +25,18 @@ import initramfs
 import kernels
 import machine
 import report
+import scenarios
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BIN = ROOT / "bazel-bin"
-# What every kernel goes through: each filesystem with somebody else bringing the data to the disk,
-# and the paths that differ most.
-SCENARIOS = [
-    "ext4_write_syncfs", "ext4_direct", "ext4_mmap_syncfs", "ext4_small_files", "ext4_two_writers",
-    "ext4_read", "ext4_nojournal_write_syncfs", "ext4_datajournal_write_syncfs",
-    "xfs_write_syncfs", "xfs_small_files", "btrfs_write_syncfs", "btrfs_pwrite_fsync",
-]
 # Emulated, on a busy machine, the kernel may take minutes to look through the programs once.
 LOAD_SECONDS = 240
 SCENARIO_SECONDS = 40
+# How long all of them together may take.
+GROUP_SECONDS = 1500
+MKFS = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs",
+        "mkfs.f2fs": "f2fs-tools"}
 
 
 def arguments():
@@ -46,6 +44,7 @@ def arguments():
     parser.add_argument("--kernel", default="6.1", choices=list(kernels.SERIES))
     parser.add_argument("--scenario", action="append", default=[],
                         help="name of a ground-truth case, * for any text; may be repeated")
+    parser.add_argument("--tracer", default="bpf", choices=["bpf"], help="the tracer on trial")
     parser.add_argument("--agent", type=pathlib.Path, default=BIN / "node-agent/fleetblame-agent")
     parser.add_argument("--groundtruth", type=pathlib.Path,
                         default=BIN / "tests/groundtruth/groundtruth_test")
@@ -64,15 +63,17 @@ def arguments():
 def steps_of(options):
     if options.command:
         return [machine.Step("command", 1800, options.command)]
-    scenarios = options.scenario or SCENARIOS
-    count = sum(10 if "*" in name else 1 for name in scenarios)
-    pattern = ":".join(f"*/{name}" for name in scenarios)
-    return [
-        machine.Step("check", LOAD_SECONDS, "fleetblame-agent --check --state-dir /tmp/state"),
-        machine.Step("groundtruth", LOAD_SECONDS + SCENARIO_SECONDS * count,
-                     "groundtruth_test --one-tracer --writer=/vm/bin/writer "
-                     f"--gtest_filter='{pattern}' --gtest_output=xml:/vm/out/groundtruth.xml"),
-    ]
+    steps = [machine.Step("check", LOAD_SECONDS, "fleetblame-agent --check --state-dir /tmp/state")]
+    for group in scenarios.GROUPS:
+        wanted, seconds = group.filter_for(options.kernel), GROUP_SECONDS
+        if options.scenario:
+            wanted = ":".join(f"*/{name}" for name in options.scenario)
+            if not any("*" in name for name in options.scenario):
+                seconds = SCENARIO_SECONDS * len(options.scenario)
+        steps.append(machine.Step(group.name, LOAD_SECONDS + seconds,
+                                  group.command.format(filter=wanted) +
+                                  f" --gtest_output=xml:/vm/out/{group.name}.xml"))
+    return steps
 
 
 def find_program(name):
@@ -88,7 +89,7 @@ def root_filesystem(options, kernel, steps):
     files.program("/vm/bin/writer", options.writer)
     for program in options.extra:
         files.program(f"/vm/bin/{program.name}", program)
-    for name in ("mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"):
+    for name in MKFS:
         files.program(f"/vm/bin/{name}", find_program(name))
     if os.path.exists("/etc/mke2fs.conf"):
         files.file("/etc/mke2fs.conf", "/etc/mke2fs.conf")
@@ -104,20 +105,20 @@ def root_filesystem(options, kernel, steps):
 def unavailable(options):
     """(why not here or "", the kernel)."""
     for name, package in ((machine.QEMU, "qemu-system-x86"), ("busybox", "busybox-static"),
-                          ("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs"),
-                          ("mkfs.btrfs", "btrfs-progs")):
+                          *MKFS.items()):
         if not find_program(name):
             return f"{name} is missing; install the package {package}", None
     if os.uname().machine != "x86_64":
         return f"the virtual machines are x86_64, this machine is {os.uname().machine}", None
     try:
-        return "", kernels.get(options.kernel, str(options.cache), options.refresh)
+        return "", kernels.get(options.kernel, str(options.cache), options.refresh,
+                               [module for group in scenarios.GROUPS for module in group.modules])
     except (kernels.Unavailable, OSError) as error:
         return f"kernel {options.kernel} cannot be had here: {error}", None
 
 
 def run(options, kernel):
-    """Returns (cases, kernel release)."""
+    """Returns (cases, kernel release, missing hooks, end of the console of a machine that failed)."""
     steps = steps_of(options)
     with tempfile.TemporaryDirectory(prefix="fleetblame-vm-") as folder:
         initrd = os.path.join(folder, "initrd")
@@ -125,7 +126,7 @@ def run(options, kernel):
         vm = machine.Machine(kernel["image"], initrd, folder)
         begin = time.monotonic()
         results, release, problem, step = vm.run(steps)
-        cases = []
+        cases, missing = [], []
         limits = {s.name: s.seconds for s in steps}
         for result in results:
             print(f"== {release} {result.name}: exit code {result.exit_code}, "
@@ -133,13 +134,15 @@ def run(options, kernel):
             print(result.files.get(f"{result.name}.log", b"").decode(errors="replace"))
             if result.name == "check":
                 cases.append(report.check_case(result))
-            elif result.name == "groundtruth":
+                missing = report.missing_hooks(result)
+            elif result.name in (group.name for group in scenarios.GROUPS):
                 cases += report.groundtruth_cases(result, limits[result.name])
+        console = vm.console_tail() if problem else ""
         if problem:
-            print(f"the machine {problem}; the end of its console:\n{vm.console_tail()}")
+            print(f"the machine {problem}; the end of its console:\n{console}")
             cases.append(report.Case(step or "boot", report.FAILED, time.monotonic() - begin,
                                      f"the machine {problem}"))
-        return cases, release
+        return cases, release, missing, console
 
 
 def main():
@@ -148,8 +151,9 @@ def main():
     if why:
         print(f"skipped: {why}")
         cases, release = [report.Case("boot", report.SKIPPED, 0, why)], ""
+        missing, console = [], ""
     else:
-        cases, release = run(options, kernel)
+        cases, release, missing, console = run(options, kernel)
     if options.command:
         return 0
     if xml := os.environ.get("XML_OUTPUT_FILE"):
@@ -157,7 +161,7 @@ def main():
     if folder := os.environ.get("FLEETBLAME_VM_RESULTS"):
         os.makedirs(folder, exist_ok=True)
         report.write_json(os.path.join(folder, f"{options.kernel}.json"), options.kernel, release,
-                          kernel["packages"] if kernel else [], cases)
+                          kernel["packages"] if kernel else [], cases, missing, console)
     for case in cases:
         if case.outcome != report.PASSED:
             print(f"{case.outcome}: {release} {case.name}: {case.reason}")

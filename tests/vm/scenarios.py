@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs on every kernel."""
+
+import dataclasses
+
+# What every kernel goes through: each filesystem with somebody else bringing the data to the disk.
+SCENARIOS = [
+    "ext4_write_syncfs", "ext4_direct", "ext4_mmap_syncfs", "ext4_small_files", "ext4_two_writers",
+    "ext4_read", "ext4_nojournal_write_syncfs", "ext4_datajournal_write_syncfs",
+    "xfs_write_syncfs", "xfs_small_files", "btrfs_write_syncfs", "btrfs_pwrite_fsync",
+]
+# Kernels that go through the other ways to the disk (Paths/*) as well, unless told otherwise.
+ALL_PATHS = []
+EVERYWHERE = ":".join(f"All/*/{name}" for name in SCENARIOS)
+
+
+@dataclasses.dataclass
+class Group:
+    """Scenarios of one gtest program: a step of the run, whose cases are counted one by one."""
+    name: str
+    command: str  # {filter} is what of it to run
+    default_filter: str
+    more_filter: str = ""  # on the kernels in ALL_PATHS
+    modules: tuple = ()  # that it needs beside those of kernels.py, in order of loading
+
+    def filter_for(self, kernel):
+        more = self.more_filter if kernel in ALL_PATHS else ""
+        return ":".join(filter(None, [self.default_filter, more]))
+
+
+GROUPS = [
+    Group("groundtruth",
+          "groundtruth_test --one-tracer --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          EVERYWHERE, "Paths/*"),
+]
