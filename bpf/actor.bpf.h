@@ -117,12 +117,11 @@ static __always_inline void zero_after_end(u64* words) {
 
 /* As bpf_get_current_comm, where that can be had by loads. What follows the end of the name is
  * zeroed, as the helper does: threads with equal names are one actor. */
-static __always_inline void read_own_comm(struct fb_actor_key* key) {
+static __always_inline void read_own_comm(struct task_struct* task, struct fb_actor_key* key) {
   if (!TYPED_TASK) {
     bpf_get_current_comm(key->comm, sizeof(key->comm));
     return;
   }
-  struct task_struct* task = bpf_get_current_task_btf();
   u64* words = (void*)key->comm;
   words[0] = *(u64*)&task->comm[0];
   words[1] = *(u64*)&task->comm[8];
@@ -130,21 +129,21 @@ static __always_inline void read_own_comm(struct fb_actor_key* key) {
 }
 
 /* Number of the actor that runs now; 0 when there is none free. */
-static __always_inline u32 current_actor(struct scratch* s) {
-  u32 flags = TASK_READ(flags);
+static __always_inline u32 current_actor(struct scratch* s, struct task_struct* task) {
+  u32 flags = TASK_READ(task, flags);
   struct fb_actor_key* key = &s->actor.key;
   key->flags = 0;
   key->reserved = 0;
   if (TYPED_TASK)
-    fill_cgroup_typed(bpf_get_current_task_btf(), key);
+    fill_cgroup_typed(task, key);
   else
-    fill_cgroup_plain((struct task_struct*)bpf_get_current_task(), key);
+    fill_cgroup_plain(task, key);
   if (flags & PF_IO_WORKER) {
     /* A worker of io_uring works for its process. */
-    struct task_struct* leader = (void*)TASK_READ(group_leader);
+    struct task_struct* leader = (void*)TASK_READ(task, group_leader);
     bpf_core_read(key->comm, sizeof(key->comm), &leader->comm);
   } else {
-    read_own_comm(key);
+    read_own_comm(task, key);
     if (flags & PF_KTHREAD) {
       key->flags |= FB_ACTOR_KTHREAD;
       /* "kworker/u8:3" and its brothers are one actor: what they do is in the stack. */
@@ -221,9 +220,10 @@ static __always_inline u32 intern_act(u32 actor, u32 stack) {
 }
 
 /* The act of the running thread at this hook. */
-static __always_inline u32 current_act(void* ctx, struct scratch* s, u32 hook) {
-  u32 actor = current_actor(s);
-  u32 stack = current_stack(ctx, s, hook);
+static __always_inline u32 current_act(void* ctx, struct scratch* s, struct task_struct* task,
+                                       u32 hook) {
+  u32 actor = current_actor(s, task);
+  u32 stack = current_stack(ctx, s, task, hook);
   return intern_act(actor, stack);
 }
 

@@ -9,11 +9,7 @@
 #include "bpf/maps.bpf.h"
 
 /* Without compare-and-swap all bios are in the hash map. */
-#ifdef FB_NO_COMPARE_AND_SWAP
-#define BIO_BUCKETS 0
-#else
-#define BIO_BUCKETS config.bio_buckets
-#endif
+#define BIO_BUCKETS (CAN_CLAIM ? config.bio_buckets : 0)
 
 static __always_inline u32 bio_bucket_number(u64 bio) {
   u32 hash = (u32)((bio >> 6) * 0x9E3779B97F4A7C15ull >> 32);
@@ -40,8 +36,10 @@ static __always_inline struct fb_origin* bio_find(u64 bio) {
 
 /* Only what is used of an origin: most have one share. */
 static __always_inline void copy_origin(struct fb_origin* to, const struct fb_origin* from) {
-  __builtin_memcpy(to, from, __builtin_offsetof(struct fb_origin, share));
-  to->share[0] = from->share[0];
+  __builtin_memcpy(to, from, __builtin_offsetof(struct fb_origin, share[1]));
+  to->sector = from->sector;
+  to->opf = from->opf;
+  to->issuer_tid = from->issuer_tid;
   if (from->shares > 1)
     for (u32 i = 1; i < FB_SHARES; ++i) to->share[i] = from->share[i];
 }

@@ -8,6 +8,7 @@
 // Pointers that a module's tracepoint hands over are compared with 0 before use: kernels since late
 // 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
 #include "bpf/row.bpf.h"
+#include "bpf/task.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -24,6 +25,7 @@ enum hook {
 };
 
 static __always_inline u32 current_tid(void) { return (u32)bpf_get_current_pid_tgid(); }
+static __always_inline u32 tid_of(struct task_struct* self) { return TASK_READ(self, pid); }
 
 static __always_inline u32 disk_number(struct gendisk* disk) {
   return ((u32)disk->major << 20) | (u32)disk->first_minor;
@@ -63,9 +65,10 @@ static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 
   if (!inode || !bytes) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   struct task_state* task = task_state_make(tid);
-  u32 act = current_act(ctx, s, HOOK_RANGE);
+  u32 act = current_act(ctx, s, self, HOOK_RANGE);
   struct fb_inode_key key = {
       .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
   if (act) {
@@ -116,9 +119,9 @@ static __always_inline u32 folio_pages(u64 folio, u64 flags) {
 
 /* Where jbd2's commits cannot be seen, a kernel thread that dirties something may well be jbd2, which
  * does so for others. */
-static __always_inline bool blind(const struct task_state* task) {
+static __always_inline bool blind(const struct task_state* task, struct task_struct* self) {
   if (!config.blind_journal || (task && task->taken_act)) return false;
-  return TASK_READ(flags) & PF_KTHREAD;
+  return TASK_READ(self, flags) & PF_KTHREAD;
 }
 
 /* A page-cache folio turned from clean to dirty. */
@@ -133,7 +136,8 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   struct page_view view = {};
   view_head(folio, &view);
   u32 pages = folio_pages(folio, view.flags);
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   struct task_state* task = task_state_make(tid);
   u64 first = view.index;
   u64 last = first + pages - 1;
@@ -149,7 +153,7 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   u32 act = 0;
   u32 who = tid;
   bool again = false;
-  if (blind(task)) {
+  if (blind(task, self)) {
     again = true;
   } else if (task && (task->reason || task->taken_act || task->commit_dev)) {
     /* A flusher that could not write the folio, or a journal that did write it, dirties it again:
@@ -158,7 +162,7 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
     who = task->taken_tid;
     again = true;
   } else {
-    act = current_act(ctx, s, HOOK_DIRTY);
+    act = current_act(ctx, s, self, HOOK_DIRTY);
   }
   bool btrfs = on_btrfs(inode);
   if (btrfs && key.ino == BTRFS_BTREE_INODE) {
@@ -190,8 +194,8 @@ int writeback_dirty_page(u64* ctx) { return on_dirty(ctx, ctx[0], (struct addres
 
 /* Who the running thread works for: the dirtier of the inode it writes back, or itself. */
 #define HINT_NS 50000000ull
-static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task_state* task,
-                                       u32 hook, u32* tid) {
+static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task_struct* self,
+                                       struct task_state* task, u32 hook, u32* tid) {
   if (task && task->taken_act) {
     *tid = task->taken_tid;
     return task->taken_act;
@@ -200,12 +204,13 @@ static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task
     *tid = task->hint_tid;
     return task->hint_act;
   }
-  return current_act(ctx, s, hook);
+  return current_act(ctx, s, self, hook);
 }
 
 /* A worker of which it is not known for whom it works: never called exact for metadata. */
-static __always_inline bool nobodys_worker(struct task_state* task) {
-  if (!(TASK_READ(flags) & PF_WQ_WORKER)) return false;
+static __always_inline bool nobodys_worker(struct task_struct* self,
+                                           const struct task_state* task) {
+  if (!(TASK_READ(self, flags) & PF_WQ_WORKER)) return false;
   if (!task) return true;
   if (task->taken_act) return false;
   return !task->hint_act || bpf_ktime_get_boot_ns() - task->hint_ns >= HINT_NS;
@@ -225,19 +230,20 @@ int block_dirty_buffer(u64* ctx) {
   if (!is_watched(disk)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   struct task_state* task = task_state(tid);
   u32 bytes = bh->b_size;
   u64 at = start + bh->b_blocknr * bytes;
   if (task && task->commit_dev) {
     /* jbd2 hands a committed block to the flusher: it belongs to its transaction. */
     record_blocks(disk, at, bytes, 0, (u64)task->commit_dev | ((u64)task->commit_tid << 32));
-  } else if (blind(task)) {
+  } else if (blind(task, self)) {
     record_blocks(disk, at, bytes, 0, bdev->bd_dev);
   } else {
-    u32 act = working_for(ctx, s, task, HOOK_BUFFER, &tid);
+    u32 act = working_for(ctx, s, self, task, HOOK_BUFFER, &tid);
     record_blocks(disk, at, bytes, (u64)act | ((u64)tid << 32), 0);
-    if (nobodys_worker(task)) record_blocks(disk, at, bytes, 0, bdev->bd_dev);
+    if (nobodys_worker(self, task)) record_blocks(disk, at, bytes, 0, bdev->bd_dev);
     struct fb_act* mine = act_of(act);
     if (mine && !stack_has_flag(mine->key.stack, FB_STACK_RAW_DEVICE))
       ledger_add(bdev->bd_dev, 0, act, 1, 0);
@@ -267,9 +273,10 @@ int jbd2_handle_stats(u64* ctx) {
   if (blocks <= 0) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   struct task_state* task = task_state(tid);
-  u32 act = working_for(ctx, s, task, HOOK_HANDLE, &tid);
+  u32 act = working_for(ctx, s, self, task, HOOK_HANDLE, &tid);
   u64 era = journal_era(dev, transaction);
   ledger_add(dev, transaction, act, blocks, era);
   ledger_add(dev, 0, act, blocks, era);
@@ -317,9 +324,10 @@ int xfs_trans_log_buf(u64* ctx) {
   struct xfs_buf* buf = item->bli_buf;
   struct scratch* s = enter();
   if (!s) return 0;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   struct task_state* task = task_state(tid);
-  u32 act = working_for(ctx, s, task, HOOK_XFS_LOG, &tid);
+  u32 act = working_for(ctx, s, self, task, HOOK_XFS_LOG, &tid);
   if (act) {
     struct block_device* bdev = BPF_CORE_READ(buf, b_target, bt_bdev);
     u32 disk = 0;
@@ -332,7 +340,7 @@ int xfs_trans_log_buf(u64* ctx) {
     u32 owner = (u32)(fs ^ (fs >> 32)) | 1;
     u32* known = bpf_map_lookup_elem(&owners, &part);
     if (!known || *known != owner) bpf_map_update_elem(&owners, &part, &owner, BPF_ANY);
-    u64 who = nobodys_worker(task) ? 0 : (u64)act | ((u64)tid << 32);
+    u64 who = nobodys_worker(self, task) ? 0 : (u64)act | ((u64)tid << 32);
     record_blocks(disk, start + at, (u64)bytes | ((u64)owner << 32), who, who ? 0 : part);
     ledger_add(part, 0, act, 2, fs);
   }
@@ -346,9 +354,10 @@ int xfs_trans_commit(u64* ctx) {
   if (!trans || !(trans->t_flags & XFS_TRANS_DIRTY)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   struct task_state* task = task_state(tid);
-  u32 act = working_for(ctx, s, task, HOOK_XFS_COMMIT, &tid);
+  u32 act = working_for(ctx, s, self, task, HOOK_XFS_COMMIT, &tid);
   struct super_block* sb = BPF_CORE_READ(trans, t_mountp, m_super);
   ledger_add(BPF_CORE_READ(sb, s_bdev, bd_dev), 0, act, 1, fs_owner(sb));
   leave(s);
@@ -359,8 +368,9 @@ int xfs_trans_commit(u64* ctx) {
 
 /* A worker that finishes IO comes across the inode it does so for. */
 static __always_inline int hint(struct inode* inode) {
-  if (!inode || !(TASK_READ(flags) & PF_KTHREAD)) return 0;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  if (!inode || !(TASK_READ(self, flags) & PF_KTHREAD)) return 0;
+  u32 tid = tid_of(self);
   struct task_state* task = task_state(tid);
   if (task && task->taken_act) return 0;
   struct fb_inode_key key;
@@ -442,8 +452,7 @@ int ext4_writepages_result(u64* ctx) {
 
 SEC("tp_btf/sched_process_exit")
 int sched_process_exit(u64* ctx) {
-  u32 tid = current_tid();
-  bpf_map_delete_elem(&tasks, &tid);
+  task_state_drop(current_tid());
   return 0;
 }
 
@@ -476,7 +485,8 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     return 0;
   }
   struct fb_origin* o = &s->origin;
-  u32 tid = current_tid();
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
   o->queue_ns = bpf_ktime_get_boot_ns();
   o->issue_ns = 0;
   o->sector = bio->bi_iter.bi_sector;
@@ -484,8 +494,8 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->done_bytes = 0;
   o->dev = dev;
   o->opf = bio->bi_opf;
-  o->issuer_actor = current_actor(s);
-  o->issuer_stack = current_stack(ctx, s, HOOK_QUEUE);
+  o->issuer_actor = current_actor(s, self);
+  o->issuer_stack = current_stack(ctx, s, self, HOOK_QUEUE);
   o->issuer_tid = tid;
   o->file = 0;
   o->requeues = 0;
@@ -664,7 +674,8 @@ int block_rq_requeue_q(u64* ctx) { return on_requeue((struct request*)ctx[1]); }
 #define COMPLETE_ALL 2u   /* the bio ends with this piece */
 #define COMPLETE_TRACE 4u
 
-static __noinline int trace_io(const struct fb_origin* o, u64 now, u32 bytes, u32 merged) {
+static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* end, u64 now,
+                               u64 bytes_merged) {
   struct fb_trace* record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
   if (!record) {
     count(FB_COUNTER_trace_dropped);
@@ -673,13 +684,13 @@ static __noinline int trace_io(const struct fb_origin* o, u64 now, u32 bytes, u3
   const struct fb_share* share = &o->share[largest_share(o) & (FB_SHARES - 1)];
   record->complete_ns = now;
   record->sector = o->sector;
-  record->wait_ns = o->wait_ns;
-  record->io_ns = o->io_ns;
-  record->bytes = bytes;
+  record->wait_ns = end->wait_ns;
+  record->io_ns = end->io_ns;
+  record->bytes = (u32)bytes_merged;
   record->other_bytes = o->bytes - share->bytes;
   record->dev = o->dev;
   record->opf = o->opf;
-  record->error = o->error;
+  record->error = end->error;
   record->dirtier_stack = o->issuer_stack;
   record->dirtier_actor = o->issuer_actor;
   record->dirtier_tid = o->issuer_tid;
@@ -696,7 +707,7 @@ static __noinline int trace_io(const struct fb_origin* o, u64 now, u32 bytes, u3
   record->issuer_tid = o->issuer_tid;
   record->file = o->file;
   record->requeues = o->requeues;
-  record->merged_bios = merged;
+  record->merged_bios = bytes_merged >> 32;
   record->op = o->op;
   record->reason = o->reason;
   bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -718,15 +729,15 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
     count(FB_COUNTER_bio_resized);
     rescale(o, done);
   }
-  o->error = error;
-  o->ios = flags & COMPLETE_FIRST;
-  if (o->ios) {
+  struct fb_end end = {.error = error, .ios = flags & COMPLETE_FIRST};
+  if (end.ios) {
     u64 issued = o->issue_ns ? o->issue_ns : o->queue_ns;
-    o->wait_ns = issued - o->queue_ns;
-    o->io_ns = now - issued;
-    if (flags & COMPLETE_TRACE) trace_io(o, now, request_bytes, flags >> 16);
+    end.wait_ns = issued - o->queue_ns;
+    end.io_ns = now - issued;
+    if (flags & COMPLETE_TRACE)
+      trace_io(o, &end, now, (u64)request_bytes | ((u64)(flags >> 16) << 32));
   }
-  charge_origin(o, bio, true);
+  charge_origin(o, &end, bio, true);
   bio_remove(bio);
   return 1;
 }

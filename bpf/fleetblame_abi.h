@@ -205,30 +205,39 @@ struct fb_share {
   fb_u32 confidence;
 };
 
+/* Known once a bio is done. */
+struct fb_end {
+  fb_u32 ios; /* 1 if an IO ends with this bio */
+  fb_u32 error;
+  fb_u64 wait_ns;
+  fb_u64 io_ns;
+};
+
+/*
+ * A bio begins on one CPU and often ends on another: what its end needs, when it has one share as
+ * nearly all have, lies in the first 64 bytes, so that one cache line travels.
+ */
+#define FB_CACHE_LINE 64
 struct fb_origin {
   fb_u64 queue_ns;
   fb_u64 issue_ns; /* 0 = not yet given to the driver */
-  fb_u64 sector;
   fb_u32 bytes;
   fb_u32 done_bytes;
   fb_u32 dev; /* whole disk */
-  fb_u32 opf; /* bi_opf */
   fb_u32 issuer_actor;
   fb_u32 issuer_stack;
-  fb_u32 issuer_tid;
   fb_u32 file;
   fb_u32 requeues;
   fb_u8 op;
   fb_u8 reason;
   fb_u8 shares;
   fb_u8 reserved;
-  /* Filled in when the bio is done. */
-  fb_u32 ios; /* 1 if an IO ends with this bio */
-  fb_u32 error;
-  fb_u64 wait_ns;
-  fb_u64 io_ns;
   struct fb_share share[FB_SHARES];
-};
+  fb_u64 sector;
+  fb_u32 opf; /* bi_opf */
+  fb_u32 issuer_tid;
+  struct fb_end end; /* only where there are several shares */
+} __attribute__((aligned(FB_CACHE_LINE)));
 
 /*
  * The table of bios on their way: sets of few places each over an array, because an entry lives for
@@ -390,7 +399,7 @@ struct fb_live {
   fb_u32 files;  /* files admitted in this window; written by both sides */
   fb_u32 btrfs;  /* a btrfs was seen; set by the programs */
   fb_u32 spilled; /* a bio went to the hash map; set by the programs */
-  fb_u32 reserved;
+  fb_u32 task_spilled; /* a thread's state did; set by the programs */
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

@@ -44,18 +44,23 @@ static __always_inline u64 load_word(u64 address) {
   ((typeof(((type*)0)->field))load_word((u64)(address) + bpf_core_field_offset(type, field)))
 
 /*
- * Fields of the running thread. From 5.11 on the kernel hands out a typed pointer, through which a
- * field is one load; before, each step is a call.
+ * The running thread. From 5.11 on the kernel hands out a typed pointer, through which a field is
+ * one load; before, each step is a call. To ask for the pointer is a call as well, so a hook does it
+ * once and hands it on.
  */
 #define TYPED_TASK bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)
-#define TASK_READ(...)                                                                           \
-  ({                                                                                             \
-    u64 read_value;                                                                              \
-    if (TYPED_TASK)                                                                              \
-      read_value = (u64)(bpf_get_current_task_btf()->__VA_ARGS__);                               \
-    else                                                                                         \
-      read_value = (u64)BPF_CORE_READ((struct task_struct*)bpf_get_current_task(), __VA_ARGS__); \
-    read_value;                                                                                  \
+static __always_inline struct task_struct* current_task(void) {
+  if (TYPED_TASK) return bpf_get_current_task_btf();
+  return (struct task_struct*)bpf_get_current_task();
+}
+#define TASK_READ(task, field)                    \
+  ({                                              \
+    u64 read_value;                               \
+    if (TYPED_TASK)                               \
+      read_value = (u64)((task)->field);          \
+    else                                          \
+      read_value = (u64)BPF_CORE_READ(task, field); \
+    read_value;                                   \
   })
 
 #endif /* BPF_KERNEL_READ_BPF_H_ */

@@ -76,7 +76,7 @@ struct {
 } ledgers SEC(".maps");
 
 FB_MAPPED_ARRAY(bio_buckets, struct fb_bio_bucket, 1024);
-FB_ARRAY(origins, struct fb_origin, 1024);
+FB_MAPPED_ARRAY(origins, struct fb_origin, 1024); /* mapped: so it begins a cache line */
 FB_HASH(bios, u64, struct fb_origin, 1024); /* those that found their set full */
 FB_MAPPED_ARRAY(hot_rows, struct fb_hot_row, 1024);
 FB_HASH(rows0, struct fb_row_key, struct fb_row, 1024);
@@ -92,7 +92,7 @@ FB_HASH(owners, u32, u32, 1024);
 /* Filesystem (its s_dev) of a block device, where the two have different numbers: btrfs. */
 FB_HASH(fs_of_device, u32, u32, 1024);
 
-/* What a thread is in the middle of. Made when first needed, removed when the thread ends. */
+/* See task.bpf.h. */
 struct task_state {
   u32 reason;    /* writeback: wb_reason + 1 */
   u32 taken_act; /* working on an inode for this dirtier */
@@ -112,7 +112,6 @@ struct task_state {
   u32 touched_act;
   u32 touched_epoch;
 };
-FB_HASH(tasks, u32, struct task_state, 16384);
 
 struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -132,8 +131,10 @@ struct {
  * object for such kernels.
  */
 #ifdef FB_NO_COMPARE_AND_SWAP
+#define CAN_CLAIM 0
 #define CLAIM(place, value) false
 #else
+#define CAN_CLAIM 1
 #define CLAIM(place, value) (__sync_val_compare_and_swap(place, 0, value) == 0)
 #endif
 
@@ -185,6 +186,7 @@ struct scratch {
   u64 plain; /* see plain_address */
   u64 key;
   u32 level; /* index of this piece */
+  u32 task_flags; /* of the thread whose stack it is */
   u32 depth;
   u64 raw[FB_MAX_FRAMES];
   struct known_stack learnt;
@@ -304,19 +306,6 @@ static __always_inline const struct fb_device* device_of(u32 dev) {
 static __always_inline bool is_watched(u32 dev) {
   const struct fb_device* device = device_of(dev);
   return device && device->watched;
-}
-
-static __always_inline struct task_state* task_state(u32 tid) {
-  return bpf_map_lookup_elem(&tasks, &tid);
-}
-
-static __always_inline struct task_state* task_state_make(u32 tid) {
-  struct task_state* task = bpf_map_lookup_elem(&tasks, &tid);
-  if (task) return task;
-  const struct blank* empty = blank();
-  if (!empty) return 0;
-  if (bpf_map_update_elem(&tasks, &tid, &empty->task, BPF_NOEXIST)) count(FB_COUNTER_task_nomem);
-  return bpf_map_lookup_elem(&tasks, &tid);
 }
 
 #endif /* BPF_MAPS_BPF_H_ */

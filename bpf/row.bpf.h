@@ -10,30 +10,23 @@
 
 #define ADD(place, amount) __sync_fetch_and_add(&(place), amount)
 
-__noinline u32 histogram_bucket(u64 value_ns) {
+/* Without branches: the processor would guess them wrong half of the time. */
+static __always_inline u32 histogram_bucket(u64 value_ns) {
   if (value_ns < (1ull << FB_HIST_FIRST_OCTAVE)) return 0;
   if (value_ns >= (1ull << (FB_HIST_FIRST_OCTAVE + FB_HIST_OCTAVES))) return FB_HIST_BUCKETS - 1;
-  u32 octave = FB_HIST_FIRST_OCTAVE;
-  u64 rest = value_ns >> FB_HIST_FIRST_OCTAVE;
-  if (rest >> 16) {
-    octave += 16;
-    rest >>= 16;
-  }
-  if (rest >> 8) {
-    octave += 8;
-    rest >>= 8;
-  }
-  if (rest >> 4) {
-    octave += 4;
-    rest >>= 4;
-  }
-  if (rest >> 2) {
-    octave += 2;
-    rest >>= 2;
-  }
-  if (rest >> 1) octave += 1;
-  u32 sub = (value_ns >> (octave - 3)) & (FB_HIST_SUB_BUCKETS - 1);
-  return 1 + (octave - FB_HIST_FIRST_OCTAVE) * FB_HIST_SUB_BUCKETS + sub;
+  /* The number of bits, once all below the highest are set. */
+  u32 bits = value_ns >> FB_HIST_FIRST_OCTAVE;
+  bits |= bits >> 1;
+  bits |= bits >> 2;
+  bits |= bits >> 4;
+  bits |= bits >> 8;
+  bits |= bits >> 16;
+  bits -= (bits >> 1) & 0x55555555u;
+  bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
+  bits = (bits + (bits >> 4)) & 0x0f0f0f0fu;
+  u32 octave = (bits * 0x01010101u >> 24) - 1;
+  u32 sub = (value_ns >> (octave + FB_HIST_FIRST_OCTAVE - 3)) & (FB_HIST_SUB_BUCKETS - 1);
+  return 1 + octave * FB_HIST_SUB_BUCKETS + sub;
 }
 
 static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
@@ -83,18 +76,18 @@ static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) 
 }
 
 /* What charge_share adds to a row: with ADD where others add to it at the same time. */
-#define ADD_IO(row, o, bytes, with_io, ADD)                   \
+#define ADD_IO(row, o, end, bytes, with_io, ADD)              \
   do {                                                        \
     ADD((row)->bytes, bytes);                                 \
     if (with_io) {                                            \
       ADD((row)->ios, 1);                                     \
-      ADD((row)->wait_ns, (o)->wait_ns);                      \
-      ADD((row)->io_ns, (o)->io_ns);                          \
-      u32 wait = histogram_bucket((o)->wait_ns);              \
-      u32 io = histogram_bucket((o)->io_ns);                  \
+      ADD((row)->wait_ns, (end)->wait_ns);                    \
+      ADD((row)->io_ns, (end)->io_ns);                        \
+      u32 wait = histogram_bucket((end)->wait_ns);            \
+      u32 io = histogram_bucket((end)->io_ns);                \
       if (wait < FB_HIST_BUCKETS) ADD((row)->wait[wait], 1);  \
       if (io < FB_HIST_BUCKETS) ADD((row)->io[io], 1);        \
-      if ((o)->error) ADD((row)->errors, 1);                  \
+      if ((end)->error) ADD((row)->errors, 1);                \
       if ((o)->requeues) ADD((row)->requeues, (o)->requeues); \
     }                                                         \
   } while (0)
@@ -104,8 +97,8 @@ static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) 
  * Charges share `i`; with_io: the IO itself is its too. Hooks that may be interrupted by the end of
  * another IO must not be `alone`.
  */
-static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool with_io,
-                                        bool alone) {
+static __always_inline int charge_share(const struct fb_origin* o, const struct fb_end* end, u32 i,
+                                        bool with_io, bool alone) {
   const struct fb_share* share = &o->share[i & (FB_SHARES - 1)];
   u32 bytes = share->bytes;
   struct fb_row_key key = {.issuer_stack = o->issuer_stack,
@@ -132,7 +125,7 @@ static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool w
   if (alone && config.hot_rows) {
     struct fb_row* hot = hot_row_get(&key);
     if (hot) {
-      ADD_IO(hot, o, bytes, with_io, ADD_ALONE);
+      ADD_IO(hot, o, end, bytes, with_io, ADD_ALONE);
       return 0;
     }
   }
@@ -142,13 +135,13 @@ static __always_inline int charge_share(const struct fb_origin* o, u32 i, bool w
     count_lost(o->dev, o->op, bytes, with_io);
     return 0;
   }
-  ADD_IO(row, o, bytes, with_io, ADD);
+  ADD_IO(row, o, end, bytes, with_io, ADD);
   return 0;
 }
 
 __noinline int charge_nth(u64 bio, u32 i, u32 with_io, u32 alone) {
   struct fb_origin* o = bio_find(bio);
-  if (o) charge_share(o, i, with_io, alone);
+  if (o) charge_share(o, &o->end, i, with_io, alone);
   return 0;
 }
 
@@ -168,10 +161,12 @@ static __always_inline u32 largest_share(const struct fb_origin* o) {
 }
 
 /* Charges a whole origin. The IO itself goes to the largest share. */
-static __always_inline int charge_origin(const struct fb_origin* o, u64 bio, bool alone) {
+static __always_inline int charge_origin(struct fb_origin* o, const struct fb_end* end, u64 bio,
+                                         bool alone) {
   u32 n = o->shares;
-  bool with_io = o->ios;
-  if (n <= 1) return charge_share(o, 0, with_io, alone);
+  bool with_io = end->ios;
+  if (n <= 1) return charge_share(o, end, 0, with_io, alone);
+  o->end = *end;
   u32 most = largest_share(o);
   for (u32 i = 0; i < FB_SHARES; ++i) {
     if (i >= n) break;
@@ -199,15 +194,15 @@ static __noinline int rescale(struct fb_origin* o, u32 bytes) {
 
 /*
  * An IO that must have ended, though the kernel did not tell us: its bytes are known, its time is
- * not, so it counts as no IO in any row. Some kernels run no programs in the context of certain tasks, and so hide the ends of the
- * IOs that interrupt these.
+ * not, so it counts as no IO in any row. Some kernels run no programs in the context of certain
+ * tasks, and so hide the ends of the IOs that interrupt these.
  */
 __noinline int charge_missed(u64 bio) {
   struct fb_origin* o = bio_find(bio);
   if (!o) return 0;
   count(FB_COUNTER_end_missed);
-  o->ios = 0;
-  if (o->bytes) charge_origin(o, bio, false);
+  struct fb_end end = {};
+  if (o->bytes) charge_origin(o, &end, bio, false);
   return 0;
 }
 

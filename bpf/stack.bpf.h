@@ -21,15 +21,13 @@ static __always_inline u32 table_slot(u32 which, u64 address) {
   return (which ? low * 0x9E3779B1u : low * 0x85EBCA77u) >> 22; /* 10 bits */
 }
 
-/* Notes how deep the stack is. False: not on a thread's stack, or too deep. */
-static __always_inline bool measure_stack(struct scratch* s) {
-  u64 base = plain_address(s, (void*)TASK_READ(stack));
+/* Notes how deep the stack is; 0: not on the thread's stack, or too deep. */
+static __always_inline void measure_stack(struct scratch* s, struct task_struct* task) {
+  u64 base = plain_address(s, (void*)TASK_READ(task, stack));
   u64 used = s->owner - base;
-  if (used >= 4 * THREAD_STACK_ALIGN) return false;
   u64 depth = THREAD_STACK_ALIGN - (used & (THREAD_STACK_ALIGN - 1));
-  if (depth > STACK_COPY_BYTES - 8) return false;
+  if (used >= 4 * THREAD_STACK_ALIGN || depth > STACK_COPY_BYTES - 8) depth = 0;
   s->depth = depth & (STACK_COPY_BYTES - 8);
-  return true;
 }
 
 /* Copies the used part of the stack into scratch. */
@@ -72,16 +70,19 @@ static __always_inline bool same_stack(const struct scratch* s, const struct kno
 }
 
 /* Compares one way of a set. The stack number if it is the current stack, else 0. */
-__noinline u32 try_way(u32 level, u32 index, u32 way) {
-  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
-  struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
-  if (!s || !set) return 0;
-  struct known_stack* known = &set->way[way & (KNOWN_WAYS - 1)];
+static __always_inline u32 way_matches(const struct scratch* s, const struct known_set* set,
+                                       u32 way) {
+  const struct known_stack* known = &set->way[way & (KNOWN_WAYS - 1)];
   if (known->key != s->key) return 0;
   u32 stack = known->stack;
   if (!same_stack(s, known, s->depth)) return 0;
   /* An interrupt may have put another stack here meanwhile. */
   return known->key == s->key && known->stack == stack ? stack : 0;
+}
+__noinline u32 try_way(u32 level, u32 index, u32 way) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
+  return s && set ? way_matches(s, set, way) : 0;
 }
 
 /* Stack number if this very stack is known, else 0. Prepares scratch for learn_stack. */
@@ -89,11 +90,11 @@ __noinline u32 known_stack(u32 level, u32 hook) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
   s->key = 0;
-  if (!measure_stack(s)) return 0;
-  if (!config.in_place && !copy_stack(s)) return 0;
   u32 depth = s->depth;
+  if (!depth) return 0;
+  if (!config.in_place && !copy_stack(s)) return 0;
   u64 key = (u64)hook << 48;
-  if (TASK_READ(flags) & PF_KTHREAD) {
+  if (s->task_flags & PF_KTHREAD) {
     s->top_from = depth;
     key |= 1ull << 63 | depth;
   } else {
@@ -106,11 +107,13 @@ __noinline u32 known_stack(u32 level, u32 hook) {
   struct known_set* set = bpf_map_lookup_elem(&known_sets, &index);
   if (!set) return 0;
   u32 recent = set->recent;
-  for (u32 i = 0; i < KNOWN_WAYS; ++i) {
+  u32 stack = way_matches(s, set, recent);
+  if (stack) return stack;
+  for (u32 i = 1; i < KNOWN_WAYS; ++i) {
     u32 way = (recent + i) & (KNOWN_WAYS - 1);
-    u32 stack = try_way(level, index, way);
+    stack = try_way(level, index, way);
     if (!stack) continue;
-    if (i) set->recent = way;
+    set->recent = way;
     return stack;
   }
   return 0;
@@ -318,10 +321,13 @@ __noinline u32 learn_stack(u32 level, int bytes) {
 }
 
 /* The number of the current stack. `ctx` is the hook's context. */
-static __always_inline u32 current_stack(void* ctx, struct scratch* s, u32 hook) {
+static __always_inline u32 current_stack(void* ctx, struct scratch* s, struct task_struct* task,
+                                         u32 hook) {
   u32 level = s->level;
   /* The context lies in the frame of the tracepoint's trampoline: its address is the depth. */
   *(volatile u64*)&s->owner = (u64)ctx;
+  s->task_flags = TASK_READ(task, flags);
+  measure_stack(s, task);
   u32 stack = known_stack(level, hook);
   if (stack) return stack;
   int bytes = bpf_get_stack(ctx, s->raw, sizeof(s->raw), 0);
