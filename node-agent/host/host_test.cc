@@ -91,6 +91,16 @@ TEST_F(HostTest, ALockIsTakenOnce) {
   EXPECT_TRUE(LockFile::Take(path, "this host").ok());
 }
 
+TEST_F(HostTest, ALockMayLieInTheWorkingDirectory) {
+  std::filesystem::create_directories(directory_);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_);
+  const auto lock = LockFile::Take("agent.lock", "this host");
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(lock.ok()) << lock.status();
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/agent.lock"));
+}
+
 TEST_F(HostTest, ALockDiesWithItsProcess) {
   const std::string path = directory_ + "/agent.lock";
   const pid_t child = ::fork();

@@ -19,7 +19,9 @@ namespace fleetblame::agent {
 absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
                                                          const std::string& what) {
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  // Empty for a name without a directory: one in the working directory.
+  if (!directory.empty()) std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat("create the directory of ", path));
   }
