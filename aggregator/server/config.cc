@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "aggregator/server/exit_code.h"
 #include "common/absl_view.h"
+#include "common/config_file.h"
 #include "common/host_port.h"
 #include "common/metrics_address.h"
 #include "common/parse_error.h"
@@ -127,7 +128,8 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   CLI::App app("Collects what the agents of a fleet record, and answers who made the IO happen.",
                "fleetblame-aggregator");
   app.set_version_flag("--version", VersionLine("fleetblame-aggregator"));
-  app.set_config("--config", "", "TOML file; keys are the flags without dashes in front");
+  app.set_config("--config", "", "TOML file; keys are the flags without dashes in front")
+      ->check(CheckConfigFile);
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_formatter()->column_width(34);
   app.footer(kFooter);

@@ -86,6 +86,7 @@ TEST(Config, MistakesAreUsageErrors) {
   EXPECT_EQ(Parse({"--max-message-bytes", "1GiB"}).exit_code, kExitUsage);
   EXPECT_EQ(Parse({"--log-level", "loud"}).exit_code, kExitUsage);
   EXPECT_EQ(Parse({"--config", "/nonexistent.toml"}).exit_code, kExitUsage);
+  EXPECT_EQ(Parse({"--config", "/dev/zero"}).exit_code, kExitUsage);
   std::string typo = WriteConfig("lisen = \"127.0.0.1:9000\"\n");
   EXPECT_EQ(Parse({"--config", typo.c_str()}).exit_code, kExitUsage);
   EXPECT_EQ(Parse({"--help"}).exit_code, kExitOk);

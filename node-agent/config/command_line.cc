@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/absl_view.h"
+#include "common/config_file.h"
 #include "common/device_pattern.h"
 #include "common/host_port.h"
 #include "common/metrics_address.h"
@@ -380,7 +381,7 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(std::vector<std::string> argu
   RawFlags raw;
   CLI::App app(kAbout, "fleetblame-agent");
   app.footer(kFooter);
-  app.set_config("--config", "", "Configuration file (TOML)");
+  app.set_config("--config", "", "Configuration file (TOML)")->check(CheckConfigFile);
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_version_flag("--version", VersionLine("fleetblame-agent"));
   AddFlags(app, raw, parsed.config);

@@ -34,6 +34,10 @@ std::string WriteConfig(const std::string& text) {
   return path;
 }
 
+TEST(CommandLineTest, AConfigurationFileHasAnEnd) {
+  EXPECT_THAT(Refusal({"--config", "/dev/zero"}), HasSubstr("/dev/zero is not a regular file"));
+}
+
 TEST(CommandLineTest, TheLockOfTheHostIsNotThatOfTheState) {
   for (const char* lock : {"/var/x/lock", "/var/x/../x/lock", "/var//x/lock"}) {
     EXPECT_THAT(Refusal({"--aggregator", "a:1", "--state-dir", "/var/x/", "--lock-file", lock}),
