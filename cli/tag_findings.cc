@@ -151,6 +151,11 @@ std::string TagSourceText(v1::TagWaitSource source) {
   }
 }
 
+std::optional<uint64_t> SeenNs(uint64_t waits, uint64_t ns) {
+  if (waits > 0 && ns == 0) return std::nullopt;
+  return ns;
+}
+
 std::optional<double> ShareOf(const Holder& holder) {
   if (holder.nr_tags_sum() == 0) return std::nullopt;
   return static_cast<double>(holder.tags_sum()) / static_cast<double>(holder.nr_tags_sum());
@@ -178,14 +183,14 @@ std::string HoldersText(const Row& row, int most) {
   return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
 }
 
-std::string Finding(const Row& row) {
+std::string Finding(const Row& row, bool name_host) {
   const v1::TagWaitMetrics& m = row.metrics();
   if (m.waits() == 0) return "";
   const SparseHistogram wait = ToSparse(m.wait());
-  std::string out = absl::StrCat(
-      Name(row.device()), row.hostname().empty() ? "" : absl::StrCat(" of ", row.hostname()),
-      " starved on ", row.reserved() ? "reserved " : "", TagKindText(row.kind()), " tags ",
-      HumanCount(m.waits()), m.waits() == 1 ? " time" : " times");
+  std::string out =
+      absl::StrCat(Name(row.device()), name_host ? absl::StrCat(" of ", row.hostname()) : "",
+                   " starved on ", row.reserved() ? "reserved " : "", TagKindText(row.kind()),
+                   " tags ", HumanCount(m.waits()), m.waits() == 1 ? " time" : " times");
   if (!wait.empty()) absl::StrAppend(&out, ", p99 ", HumanNs(wait.QuantileNs(0.99)));
   absl::StrAppend(&out, Reservations(row));
 

@@ -5,6 +5,7 @@
 #ifndef CLI_TAG_FINDINGS_H_
 #define CLI_TAG_FINDINGS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,10 @@ std::string TagKindText(v1::TagKind kind);
 // "tracepoint", "fentry", "kprobe", "inferred", "unknown".
 std::string TagSourceText(v1::TagWaitSource source);
 
+// A sum or maximum over waits; nothing when the end of none of them was seen. (A sleep is never
+// over in no time.)
+std::optional<uint64_t> SeenNs(uint64_t waits, uint64_t ns);
+
 // Share of the pool that a disk held on average, 0 to 1; nothing when the pool's size is unknown.
 std::optional<double> ShareOf(const v1::TagsResponse::Holder& holder);
 // Tags that it held on average; nothing without samples.
@@ -24,8 +29,8 @@ std::optional<double> MeanOf(const v1::TagsResponse::Holder& holder);
 // "sdb 92 %, sda 8 %", at most `most` of them; "-" when nobody looked.
 std::string HoldersText(const v1::TagsResponse::Row& row, int most);
 
-// One line without its end; empty when nothing waited.
-std::string Finding(const v1::TagsResponse::Row& row);
+// One line without its end; empty when nothing waited. The host is named when there are several.
+std::string Finding(const v1::TagsResponse::Row& row, bool name_host = false);
 
 }  // namespace fleetblame::cli
 

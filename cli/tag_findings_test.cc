@@ -44,8 +44,9 @@ Row Sample(uint32_t pool = 4) {
 
 TEST(TagFindings, NamesWhoStarvedAndWhoHeldTheTags) {
   EXPECT_EQ(Finding(Sample()),
-            "sda of db1 starved on hardware tags 4,120 times, p99 18 ms; sdb held 3.7 of 4 tags; "
+            "sda starved on hardware tags 4,120 times, p99 18 ms; sdb held 3.7 of 4 tags; "
             "consider io.max for the cgroups that keep sdb busy");
+  EXPECT_EQ(Finding(Sample(), true).find("sda of db1 starved on hardware tags 4,120 times"), 0u);
   EXPECT_EQ(HoldersText(Sample(), 3), "sdb 92.5 %, sda 7.5 %");
   EXPECT_EQ(HoldersText(Sample(), 1), "sdb 92.5 %, 1 more");
 }
@@ -78,12 +79,12 @@ TEST(TagFindings, NoRemedyWhereNothingSpeaksForIt) {
   row.mutable_holders(0)->set_tags_sum(15);
   row.mutable_holders(1)->set_tags_sum(14);
   EXPECT_EQ(Finding(row),
-            "sda of db1 starved on hardware tags 4,120 times, p99 18 ms; sdb held 1.5 of 4 tags, "
+            "sda starved on hardware tags 4,120 times, p99 18 ms; sdb held 1.5 of 4 tags, "
             "sda held 1.4 of 4 tags itself");
   row = Sample();
   row.clear_holders();
   EXPECT_EQ(Finding(row),
-            "sda of db1 starved on hardware tags 4,120 times, p99 18 ms; who held the tags is not "
+            "sda starved on hardware tags 4,120 times, p99 18 ms; who held the tags is not "
             "known");
   EXPECT_EQ(HoldersText(row, 3), "-");
   row = Sample();
@@ -98,7 +99,7 @@ TEST(TagFindings, ADiskThatStarvesItself) {
   row.mutable_holders(0)->set_tags_sum(40);
   row.mutable_holders()->RemoveLast();
   EXPECT_EQ(Finding(row),
-            "sda of db1 starved on hardware tags 4,120 times, p99 18 ms; sda held 4 of 4 tags "
+            "sda starved on hardware tags 4,120 times, p99 18 ms; sda held 4 of 4 tags "
             "itself");
   row.add_waiters()->set_comm("rsync");
   EXPECT_NE(Finding(row).find("consider cgroup weights"), std::string::npos);
@@ -111,7 +112,7 @@ TEST(TagFindings, SchedulerTagsAreTheDisksOwn) {
   row.mutable_settings()->set_nr_requests(4);
   row.mutable_set()->set_queue_depth(32);
   EXPECT_EQ(Finding(row),
-            "sda of db1 starved on scheduler tags 4,120 times, p99 18 ms; its own pool has 4; "
+            "sda starved on scheduler tags 4,120 times, p99 18 ms; its own pool has 4; "
             "consider more nr_requests (now 4; the controller takes 32 at once), or scheduler "
             "none instead of mq-deadline, which has no such pool");
   row.mutable_settings()->set_nr_requests(64);
@@ -145,6 +146,9 @@ TEST(TagFindings, UnknownIsNotZero) {
   row.mutable_holders(0)->set_samples(0);
   EXPECT_FALSE(MeanOf(row.holders(0)).has_value());
   EXPECT_NE(Finding(row).find("is not known"), std::string::npos);
+  EXPECT_FALSE(SeenNs(3, 0).has_value());
+  EXPECT_EQ(SeenNs(0, 0), 0u);
+  EXPECT_EQ(SeenNs(3, 7), 7u);
   row = Sample();
   row.mutable_metrics()->clear_wait();
   EXPECT_EQ(Finding(row).find("p99"), std::string::npos);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,11 @@ struct TagsFlags {
 };
 
 std::string Text(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string SeenText(uint64_t waits, uint64_t ns) {
+  const std::optional<uint64_t> seen = SeenNs(waits, ns);
+  return seen.has_value() ? HumanNs(*seen) : "-";
+}
 
 std::string PoolText(const Response::Row& row) {
   if (!row.has_nr_tags_min()) return "-";
@@ -72,11 +78,11 @@ void PrintRows(const Context& context, const Response& r) {
                {.title = "HELD BY", .align = Table::Align::kLeft, .min_width = 16}});
   for (const auto& row : r.rows()) {
     const v1::TagWaitMetrics& m = row.metrics();
-    table.AddRow({HumanCount(m.waits()), HumanNs(m.wait_ns()), Quantile(m.wait(), 0.5),
-                  Quantile(m.wait(), 0.99), m.waits() == 0 ? "-" : HumanNs(m.max_wait_ns()),
-                  HumanCount(m.woke_at_once()), KindText(row), PoolText(row), ActiveText(row),
-                  SharedText(row), Text(row.device()), row.hostname(),
-                  HoldersText(row, kHoldersShown)});
+    table.AddRow(
+        {HumanCount(m.waits()), SeenText(m.waits(), m.wait_ns()), Quantile(m.wait(), 0.5),
+         Quantile(m.wait(), 0.99), m.waits() == 0 ? "-" : SeenText(m.waits(), m.max_wait_ns()),
+         HumanCount(m.woke_at_once()), KindText(row), PoolText(row), ActiveText(row),
+         SharedText(row), Text(row.device()), row.hostname(), HoldersText(row, kHoldersShown)});
   }
   table.Print(context.terminal, std::cout);
   if (r.omitted_rows() > 0) {
@@ -89,7 +95,7 @@ void PrintRows(const Context& context, const Response& r) {
 void PrintFindings(const Response& r) {
   bool first = true;
   for (const auto& row : r.rows()) {
-    const std::string finding = Finding(row);
+    const std::string finding = Finding(row, r.summary().hosts_matched() > 1);
     if (finding.empty()) continue;
     std::cout << (first ? "\n" : "") << "· " << Printable(finding) << "\n";
     first = false;
@@ -115,9 +121,9 @@ void PrintWaiters(const Context& context, const Response& r) {
                {.title = "WHO", .align = Table::Align::kLeft},
                {.title = "WHY", .align = Table::Align::kLeft, .min_width = 24}});
   for (const auto& [row, waiter] : order) {
-    table.AddRow({HumanNs(waiter->wait_ns()), HumanCount(waiter->waits()),
-                  HumanNs(waiter->max_wait_ns()), Text(row->device()), row->hostname(),
-                  Text(waiter->comm()), DimensionText(waiter->intent())});
+    table.AddRow({SeenText(waiter->waits(), waiter->wait_ns()), HumanCount(waiter->waits()),
+                  SeenText(waiter->waits(), waiter->max_wait_ns()), Text(row->device()),
+                  row->hostname(), Text(waiter->comm()), DimensionText(waiter->intent())});
   }
   std::cout << "\n";
   table.Print(context.terminal, std::cout);
@@ -135,7 +141,7 @@ void PrintHardware(const Context& context, const std::string& title, bool driver
   Table table(std::move(columns));
   for (const auto& row : rows) {
     std::vector<std::string> cells = {
-        HumanNs(row.metrics().wait_ns()), HumanCount(row.metrics().waits()),
+        SeenText(row.metrics().waits(), row.metrics().wait_ns()), HumanCount(row.metrics().waits()),
         Quantile(row.metrics().wait(), 0.99), HumanCount(row.disks()), HumanCount(row.hosts())};
     if (driver) cells.push_back(Text(row.driver()));
     cells.push_back(Text(row.model()));
@@ -188,6 +194,11 @@ void PrintTable(const Context& context, const Response& r) {
 
 Json Known(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
+Json SeenJson(uint64_t waits, uint64_t ns) {
+  const std::optional<uint64_t> seen = SeenNs(waits, ns);
+  return seen.has_value() ? Json(*seen) : Json();
+}
+
 Json QuantileJson(const v1::Histogram& histogram, double q) {
   const SparseHistogram sparse = ToSparse(histogram);
   return sparse.empty() ? Json() : Json(sparse.QuantileNs(q));
@@ -196,11 +207,11 @@ Json QuantileJson(const v1::Histogram& histogram, double q) {
 void AddMetrics(const v1::TagWaitMetrics& m, Json* json) {
   Json& out = *json;
   out["waits"] = m.waits();
-  out["wait_ns"] = m.wait_ns();
+  out["wait_ns"] = SeenJson(m.waits(), m.wait_ns());
   out["wait_p50_ns"] = QuantileJson(m.wait(), 0.5);
   out["wait_p90_ns"] = QuantileJson(m.wait(), 0.9);
   out["wait_p99_ns"] = QuantileJson(m.wait(), 0.99);
-  out["wait_max_ns"] = m.waits() == 0 ? Json() : Json(m.max_wait_ns());
+  out["wait_max_ns"] = m.waits() == 0 ? Json() : SeenJson(m.waits(), m.max_wait_ns());
   out["woke_at_once"] = m.woke_at_once();
   out["rounds"] = m.rounds();
   out["ended_with_tag"] = m.ended_with_tag();
@@ -258,8 +269,8 @@ Json WaiterJson(const Response::Waiter& waiter) {
       std::vector<std::string>(waiter.intent().frames().begin(), waiter.intent().frames().end());
   json["reason"] = Known(waiter.intent().modifier());
   json["waits"] = waiter.waits();
-  json["wait_ns"] = waiter.wait_ns();
-  json["wait_max_ns"] = waiter.max_wait_ns();
+  json["wait_ns"] = SeenJson(waiter.waits(), waiter.wait_ns());
+  json["wait_max_ns"] = SeenJson(waiter.waits(), waiter.max_wait_ns());
   return json;
 }
 

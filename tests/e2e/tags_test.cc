@@ -252,11 +252,16 @@ TEST_F(TagsTest, WhatIsSentAgainCountsOnceAndIsShownAsItWas) {
 
   CliResult table = fleet_.Cli({"tags", "--hosts", "{host=\"db1\"}"});
   EXPECT_EQ(table.exit_code, 0) << table.err;
-  EXPECT_TRUE(absl::StrContains(table.out, "sda of db1 starved on hardware tags 600 times, p99 "))
+  EXPECT_TRUE(absl::StrContains(table.out, "· sda starved on hardware tags 600 times, p99 "))
       << table.out;
   EXPECT_TRUE(absl::StrContains(table.out, "; sdb held 3 of 4 tags; consider ")) << table.out;
   EXPECT_TRUE(absl::StrContains(table.out, "sdb 75 %, sda 25 %")) << table.out;
   EXPECT_TRUE(absl::StrContains(table.out, "postgres")) << table.out;
+
+  table = fleet_.Cli({"tags"});
+  EXPECT_TRUE(absl::StrContains(table.out, "· sda of db2 starved on hardware tags 10 times"))
+      << table.out;
+  EXPECT_TRUE(absl::StrContains(table.out, "DISK MODEL")) << table.out;
 
   CliResult csv = fleet_.Cli({"tags", "--output", "csv", "--limit", "1"});
   std::vector<std::string> lines = absl::StrSplit(csv.out, '\n', absl::SkipWhitespace());
