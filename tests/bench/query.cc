@@ -61,6 +61,7 @@ struct Options {
   int rows = 50;
   int keys = 60;
   int queries = 300;
+  int starving = 50;
   int clients = 1;
   int scan_helpers = 1;
   uint64_t cache_mb = aggregator::RocksStoreOptions().block_cache_bytes >> 20;
@@ -79,6 +80,8 @@ Options ParseOptions(int argc, char** argv, int* exit_code) {
   app.add_option("--rows", o.rows, "rows in a window of a host")->capture_default_str();
   app.add_option("--keys", o.keys, "distinct rows of a host")->capture_default_str();
   app.add_option("--queries", o.queries)->capture_default_str();
+  app.add_option("--starving", o.starving, "hosts whose disks wait for tags in every window")
+      ->capture_default_str();
   app.add_option("--scan-helpers", o.scan_helpers, "threads beside a query's own")
       ->capture_default_str();
   app.add_option("--cache-mb", o.cache_mb, "the store's cache")->capture_default_str();
@@ -120,6 +123,47 @@ std::vector<std::pair<uint64_t, uint64_t>> Windows() {
     at = out.back().second;
   }
   return out;
+}
+
+// What a host says in a window in which one disk of a controller waits at four hardware queues, on
+// behalf of five intents, and the others hold the tags.
+v1::TagWaits StarvedWindow(uint64_t seq) {
+  v1::TagWaits waits;
+  v1::TagSet* set = waits.add_sets();
+  set->set_set(1);
+  set->set_driver("megaraid_sas");
+  set->set_host("host0");
+  set->set_model("Synthetic RAID");
+  set->set_shared(true);
+  for (uint32_t i = 0; i < 20; ++i) {
+    v1::TagWaitRow* row = waits.add_rows();
+    row->set_device(1);
+    row->set_set(1);
+    row->set_hctx(i % 4);
+    row->set_kind(v1::TAG_KIND_HARDWARE);
+    row->set_nr_tags(32);
+    row->set_source(v1::TAG_WAIT_SOURCE_FENTRY);
+    row->set_intent(1 + i / 4);
+    row->set_actor(5 + i / 4);
+    row->set_waits(10 + (seq + i) % 7);
+    row->set_wait_ns(row->waits() * 2'000'000);
+    for (uint32_t b = 0; b < 8; ++b) {
+      row->mutable_wait()->add_buckets(90 + i % 3 + b);
+      row->mutable_wait()->add_counts(1 + (seq + b) % 3);
+    }
+  }
+  for (uint32_t device = 1; device <= 4; ++device) {
+    v1::TagHolder* holder = waits.add_holders();
+    holder->set_waiter_device(1);
+    holder->set_set(1);
+    holder->set_kind(v1::TAG_KIND_HARDWARE);
+    holder->set_holder_device(device);
+    holder->set_tags_sum(200 * 8);
+    holder->set_samples(200);
+    holder->set_nr_tags_sum(200 * 32);
+  }
+  waits.set_source(v1::TAG_WAIT_SOURCE_FENTRY);
+  return waits;
 }
 
 class Filler {
@@ -185,6 +229,9 @@ class Filler {
         if (seq == 1) {
           *batch.mutable_definitions() = fleet_.DefinitionsOf(i);
           batch.mutable_definitions()->set_dictionary_id(1);
+        }
+        if (o_.starving > 0 && i % std::max(1, o_.hosts / o_.starving) == 0) {
+          *batch.mutable_tag_waits() = StarvedWindow(seq);
         }
         in.push_back({numbers_[static_cast<size_t>(i)], &batch, &rows});
       }
@@ -342,13 +389,14 @@ int Measure(Store* store, const Options& o) {
   std::vector<Question> questions = Questions(intents);
   std::erase_if(questions,
                 [&o](const Question& q) { return q.name.find(o.only) == std::string::npos; });
-  if (questions.empty()) return 1;
+  if (questions.empty() && o.only != "tags") return 1;
   std::map<std::string, std::vector<double>> by_question;
   std::map<std::string, uint64_t> rows;
   std::map<std::string, std::vector<double>> cpu_by_question;
   std::vector<double> all;
   std::vector<double> all_cpu;
-  for (int i = -static_cast<int>(questions.size()); i < o.queries; ++i) {
+  const int asked = questions.empty() ? 0 : o.queries;
+  for (int i = -static_cast<int>(questions.size()); i < asked; ++i) {
     const Question& q =
         questions[static_cast<size_t>(i + static_cast<int>(questions.size())) % questions.size()];
     v1::TopRequest request;
@@ -376,6 +424,29 @@ int Measure(Store* store, const Options& o) {
                 Quantile(ms, 0.5), Quantile(ms, 0.99), Quantile(cpu_by_question[q.name], 0.5),
                 static_cast<unsigned long long>(rows[q.name]));
   }
+  if (o.only.empty() || std::string("tags").find(o.only) != std::string::npos) {
+    std::vector<double> tags_ms;
+    std::vector<double> tags_cpu;
+    uint64_t read = 0;
+    for (int i = -1; i < 20; ++i) {
+      set_range(&first);
+      v1::TagsRequest request;
+      *request.mutable_range() = first.range();
+      v1::TagsResponse answer;
+      grpc::ClientContext context;
+      const absl::Time begin = absl::Now();
+      const double cpu_before = CpuMs();
+      if (!stub->Tags(&context, request, &answer).ok()) return 1;
+      if (i < 0) continue;
+      tags_ms.push_back(Seconds(begin) * 1000);
+      tags_cpu.push_back(CpuMs() - cpu_before);
+      read = answer.summary().rows_scanned();
+    }
+    std::printf("%-34s %8zu %8.1f %8.1f %8.1f %12llu\n", "(tags of the fleet, not in all)",
+                tags_ms.size(), Quantile(tags_ms, 0.5), Quantile(tags_ms, 0.99),
+                Quantile(tags_cpu, 0.5), static_cast<unsigned long long>(read));
+  }
+  if (all.empty()) return 0;
   const double p99 = Quantile(all, 0.99);
   std::printf("%-34s %8zu %8.1f %8.1f %8.1f\n", "all", all.size(), Quantile(all, 0.5), p99,
               Quantile(all_cpu, 0.5));
