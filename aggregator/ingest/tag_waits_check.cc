@@ -64,6 +64,16 @@ void DropUnknown(v1::TagWaits* waits) {
   for (v1::TagHolder& holder : *waits->mutable_holders()) holder.set_kind(kind(holder.kind()));
 }
 
+// An agent that could not read a set, or had no room to tell it, still knows who waited.
+void DropUndefinedSets(const absl::flat_hash_set<uint32_t>& defined, v1::TagWaits* waits) {
+  auto fix = [&defined](auto* message) {
+    if (!defined.contains(message->set())) message->clear_set();
+  };
+  for (v1::TagDisk& disk : *waits->mutable_disks()) fix(&disk);
+  for (v1::TagWaitRow& row : *waits->mutable_rows()) fix(&row);
+  for (v1::TagHolder& holder : *waits->mutable_holders()) fix(&holder);
+}
+
 }  // namespace
 
 absl::Status CheckTagWaits(v1::TagWaits* waits) {
@@ -85,22 +95,13 @@ absl::Status CheckTagWaits(v1::TagWaits* waits) {
     }
     if (absl::Status status = CheckSet(set); !status.ok()) return status;
   }
-  auto check_set = [&sets](const char* what, uint32_t set) {
-    if (sets.contains(set)) return absl::OkStatus();
-    return Bad(absl::StrCat(what, " names set ", set, ", which is not defined"));
-  };
   for (const v1::TagDisk& disk : waits->disks()) {
-    if (disk.device() == 0) return Bad("a disk without a device");
     if (disk.scheduler().size() > kMaxTextBytes) return Bad("name of a scheduler too long");
-    if (absl::Status status = check_set("a disk", disk.set()); !status.ok()) return status;
   }
   for (const v1::TagWaitRow& row : waits->rows()) {
-    if (absl::Status status = check_set("a row", row.set()); !status.ok()) return status;
     if (absl::Status status = CheckHistogram(row.wait()); !status.ok()) return status;
   }
-  for (const v1::TagHolder& holder : waits->holders()) {
-    if (absl::Status status = check_set("a holder", holder.set()); !status.ok()) return status;
-  }
+  DropUndefinedSets(sets, waits);
   DropUnknown(waits);
   return absl::OkStatus();
 }

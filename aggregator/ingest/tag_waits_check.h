@@ -18,7 +18,8 @@ inline constexpr int kMaxTagSets = 64;
 inline constexpr size_t kMaxTagWaitsBytes = 256 << 10;
 
 // INVALID_ARGUMENT with a sentence that begins with "tag_waits". Enum values that this version does
-// not know become UNSPECIFIED. A batch cannot be made smaller by splitting its rows when this part
+// not know become UNSPECIFIED, sets that are not defined 0: neither is worth the batch that they
+// came with. A batch cannot be made smaller by splitting its rows when this part
 // is too large, so that is INVALID_ARGUMENT too.
 absl::Status CheckTagWaits(v1::TagWaits* waits);
 

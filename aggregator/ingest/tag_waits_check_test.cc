@@ -52,17 +52,9 @@ TEST(TagWaitsCheck, TakesWhatIsRight) {
 
 TEST(TagWaitsCheck, SaysWhatIsWrong) {
   using W = v1::TagWaits;
-  EXPECT_EQ(Refusal([](W& w) { w.mutable_rows(0)->set_set(2); }),
-            "tag_waits: a row names set 2, which is not defined");
-  EXPECT_EQ(Refusal([](W& w) { w.mutable_disks(0)->set_set(2); }),
-            "tag_waits: a disk names set 2, which is not defined");
-  EXPECT_EQ(Refusal([](W& w) { w.mutable_holders(0)->set_set(3); }),
-            "tag_waits: a holder names set 3, which is not defined");
   EXPECT_EQ(Refusal([](W& w) { w.add_sets()->set_set(1); }), "tag_waits: set 1 is defined twice");
   EXPECT_EQ(Refusal([](W& w) { w.add_sets(); }),
             "tag_waits: set 0 means none and cannot be defined");
-  EXPECT_EQ(Refusal([](W& w) { w.mutable_disks(0)->set_device(0); }),
-            "tag_waits: a disk without a device");
   EXPECT_EQ(Refusal([](W& w) { w.mutable_sets(0)->set_model(std::string(300, 'x')); }),
             "tag_waits: a text of set 1 has 300 bytes; at most 256");
   EXPECT_EQ(Refusal([](W& w) { w.mutable_disks(0)->set_scheduler(std::string(300, 'x')); }),
@@ -76,6 +68,19 @@ TEST(TagWaitsCheck, SaysWhatIsWrong) {
               w.mutable_rows(0)->mutable_wait()->add_counts(1);
             }),
             "tag_waits: buckets of a histogram are not increasing");
+}
+
+TEST(TagWaitsCheck, SetsThatAreNotToldAreUnknown) {
+  v1::TagWaits waits = Sample();
+  waits.mutable_rows(0)->set_set(2);
+  waits.mutable_disks(0)->set_set(3);
+  ASSERT_TRUE(CheckTagWaits(&waits).ok());
+  EXPECT_EQ(waits.rows(0).set(), 0u);
+  EXPECT_EQ(waits.disks(0).set(), 0u);
+  EXPECT_EQ(waits.holders(0).set(), 1u);
+  waits.clear_sets();
+  ASSERT_TRUE(CheckTagWaits(&waits).ok());
+  EXPECT_EQ(waits.holders(0).set(), 0u);
 }
 
 TEST(TagWaitsCheck, KeepsItsBounds) {

@@ -287,12 +287,12 @@ TEST_F(TagsTest, WhatIsMalformedIsRefusedWithTheReason) {
   auto agent = Register(host);
   ASSERT_NE(agent, nullptr);
   v1::Batch batch = host.Batch(1);
-  batch.mutable_tag_waits()->mutable_rows(0)->set_set(9);
+  *batch.mutable_tag_waits()->add_sets() = batch.tag_waits().sets(0);
   ASSERT_TRUE(agent->Send(batch));
   auto reject = agent->ReceiveReject();
   ASSERT_TRUE(reject.has_value());
   EXPECT_EQ(reject->action(), v1::Reject::ACTION_DROP);
-  EXPECT_TRUE(absl::StrContains(reject->reason(), "tag_waits: a row names set 9"))
+  EXPECT_TRUE(absl::StrContains(reject->reason(), "tag_waits: set 3 is defined twice"))
       << reject->reason();
   EXPECT_EQ(fleet_.CliJson({"tags"})["rows"].size(), 0u);
 }
