@@ -35,6 +35,15 @@ constexpr Known kKnown[] = {
     {"nested", LossMeaning::kBytes},
     {"files_capped", LossMeaning::kNote},
     {"hooks_missed", LossMeaning::kBytes},
+    // ---- tag waits: nothing of these concerns bytes
+    {"tagwait_unknown", LossMeaning::kNote},
+    {"tagwait_waits_nomem", LossMeaning::kNote},
+    {"tagwait_rows_nomem", LossMeaning::kNote},
+    {"tagwait_holders_nomem", LossMeaning::kNote},
+    {"tagwait_holders_cut", LossMeaning::kNote},
+    {"tagwait_hooks_missed", LossMeaning::kNote},
+    {"tagwait_rows_folded", LossMeaning::kNote},
+    {"tagwait_rows_dropped", LossMeaning::kNote},
     // ---- the agent
     {"rows_folded", LossMeaning::kBlame},
     {"files_folded", LossMeaning::kNote},

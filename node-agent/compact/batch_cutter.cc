@@ -27,6 +27,7 @@ std::vector<v1::Batch> CutBatches(const v1::Batch& head, const std::vector<Block
       *batch.mutable_coverage() = head.coverage();
       *batch.mutable_losses() = head.losses();
       *batch.mutable_gaps() = head.gaps();
+      if (head.has_tag_waits()) *batch.mutable_tag_waits() = head.tag_waits();
     }
     const int count = builder.rows();
     EncodeRows(builder.Finish(), count, &batch);

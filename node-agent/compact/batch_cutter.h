@@ -21,8 +21,8 @@ struct CutLimits {
   uint64_t max_bytes = 256u << 10;  // of the columns before compression
 };
 
-// At least one batch. `head` gives everything but the rows; coverage, losses and gaps go into the
-// first batch only, so that they count once.
+// At least one batch. `head` gives everything but the rows; coverage, losses, gaps and
+// tag waits go into the first batch only, so that they count once.
 std::vector<v1::Batch> CutBatches(const v1::Batch& head, const std::vector<BlockRow>& rows,
                                   const CutLimits& limits);
 

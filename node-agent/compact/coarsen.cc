@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/tag_waits.h"
 #include "node-agent/compact/row_codec.h"
 #include "node-agent/compact/row_merger.h"
 
@@ -61,11 +62,17 @@ v1::Batch MergeHeads(const Group& group) {
     }
     for (const v1::LossCounter& loss : batch.losses()) losses[loss.name()] += loss.delta();
     for (const v1::Gap& gap : batch.gaps()) *head.add_gaps() = gap;
+    if (batch.has_tag_waits()) MergeTagWaits(batch.tag_waits(), head.mutable_tag_waits());
     if (batch.window().has_stack_sampling()) {
       window->set_stack_sampling(batch.window().stack_sampling());
     }
   }
   for (auto& [key, sample] : coverage) *head.add_coverage() = std::move(sample);
+  if (head.has_tag_waits()) {
+    const TagWaitLosses lost = LimitTagWaits({}, head.mutable_tag_waits());
+    if (lost.folded != 0) losses["tagwait_rows_folded"] += lost.folded;
+    if (lost.dropped != 0) losses["tagwait_rows_dropped"] += lost.dropped;
+  }
   for (const auto& [name, delta] : losses) {
     v1::LossCounter* loss = head.add_losses();
     loss->set_name(name);

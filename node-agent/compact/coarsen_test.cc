@@ -40,6 +40,9 @@ v1::Batch Window(uint64_t n, std::vector<std::pair<uint32_t, uint64_t>> rows) {
   loss->set_name("idx_nomem");
   loss->set_delta(n);
   batch.add_gaps()->set_cause(absl::StrCat("gap-", n));
+  v1::TagWaitRow* wait = batch.mutable_tag_waits()->add_rows();
+  wait->set_device(1);
+  wait->set_waits(n);
   EncodeRows(builder.Finish(), static_cast<int>(rows.size()), &batch);
   return batch;
 }
@@ -68,6 +71,8 @@ TEST(CoarsenTest, PairsOfNeighboursBecomeOne) {
   EXPECT_EQ(result[0].coverage(0).kernel_ios(), 2u);
   EXPECT_EQ(result[0].losses(0).delta(), 3u);
   EXPECT_EQ(result[0].gaps_size(), 2);
+  ASSERT_EQ(result[0].tag_waits().rows_size(), 1);
+  EXPECT_EQ(result[0].tag_waits().rows(0).waits(), 3u);
   EXPECT_EQ(SumBytes(result), 42u);
   // The odd one is as it was.
   EXPECT_EQ(result[1].SerializeAsString(), Window(3, {{3, 7}}).SerializeAsString());

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/tag_waits.h"
+
 namespace fleetblame::agent {
 namespace {
 
@@ -28,6 +30,7 @@ void Compactor::Add(const Snapshot& snapshot) {
   end_boot_ns_ = snapshot.end_boot_ns;
   for (const Row& row : snapshot.rows) AddRow(row);
   for (const Books& books : snapshot.books) AddBooks(books);
+  if (snapshot.tag_waits.has_value()) AddTagWaits(*snapshot.tag_waits);
   for (const auto& [name, delta] : snapshot.losses) losses_[name] += delta;
   if (rows_.size() > 2 * options_.max_rows) rows_folded_ += rows_.Limit(options_.max_rows);
 }
@@ -74,6 +77,27 @@ void Compactor::AddBooks(const Books& books) {
   sum.kernel_bytes += books.kernel_bytes;
   sum.recorded_ios += books.recorded_ios;
   sum.kernel_ios += books.kernel_ios;
+}
+
+void Compactor::AddTagWaits(v1::TagWaits waits) {
+  auto device = [this](uint32_t packed) {
+    return packed == 0 ? 0 : names_->Device(UnpackDevice(packed));
+  };
+  for (v1::TagWaitRow& row : *waits.mutable_rows()) {
+    row.set_device(device(row.device()));
+    row.set_intent(names_->Intent(row.intent(), /*reason=*/0));
+    row.set_actor(names_->Actor(row.actor()));
+  }
+  for (v1::TagHolder& holder : *waits.mutable_holders()) {
+    holder.set_waiter_device(device(holder.waiter_device()));
+    holder.set_holder_device(device(holder.holder_device()));
+  }
+  for (v1::TagDisk& disk : *waits.mutable_disks()) disk.set_device(device(disk.device()));
+  // Several stacks may be one intent.
+  MergeTagWaits(waits, &tag_waits_);
+  const TagWaitLosses lost = LimitTagWaits({}, &tag_waits_);
+  losses_["tagwait_rows_folded"] += lost.folded;
+  losses_["tagwait_rows_dropped"] += lost.dropped;
 }
 
 // Gives dictionary numbers to the files with most bytes and takes the file off all other rows.
@@ -130,6 +154,7 @@ std::vector<v1::Batch> Compactor::Finish(const Extras& extras) {
   losses_["unknown_ids"] += names_->unknown_ids() - unknown_ids_before_;
   for (const auto& [name, delta] : losses_) AddLoss(head, name, delta);
   for (const v1::Gap& gap : extras.gaps) *head.add_gaps() = gap;
+  if (!IsEmpty(tag_waits_)) *head.mutable_tag_waits() = std::move(tag_waits_);
   // Every number above is from this dictionary; the caller begins a new one between windows only.
   head.set_dictionary_id(dictionary_->current_id());
   std::vector<v1::Batch> batches = CutBatches(head, rows, options_.cut);
@@ -139,6 +164,7 @@ std::vector<v1::Batch> Compactor::Finish(const Extras& extras) {
   window_file_index_.clear();
   books_.clear();
   losses_.clear();
+  tag_waits_.Clear();
   rows_folded_ = 0;
   unknown_ids_before_ = names_->unknown_ids();
   return batches;

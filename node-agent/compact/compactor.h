@@ -67,6 +67,7 @@ class Compactor {
   uint32_t WindowFileIndex(FileId id);
   void AddRow(const Row& row);
   void AddBooks(const Books& books);
+  void AddTagWaits(v1::TagWaits waits);
   uint64_t FoldFiles();
 
   LocalNames* const names_;
@@ -81,6 +82,7 @@ class Compactor {
   absl::flat_hash_map<const v1::File*, uint32_t> window_file_index_;
   std::map<std::pair<DeviceNumber, Operation>, Books> books_;
   std::map<std::string, uint64_t> losses_;
+  v1::TagWaits tag_waits_;
   uint64_t rows_folded_ = 0;
   uint64_t unknown_ids_before_ = 0;
   uint64_t total_rows_ = 0;

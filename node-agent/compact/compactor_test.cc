@@ -292,6 +292,51 @@ TEST_F(CompactorTest, TextsThatAreNoUtf8AreMadeSo) {
   EXPECT_THAT(Text(FinishOne())[0], testing::HasSubstr("kworker/u4:1\xEF\xBF\xBD"));
 }
 
+TEST_F(CompactorTest, TagWaitsGetDictionaryNumbersAndAddUp) {
+  Snapshot snapshot = BaseSnapshot();
+  v1::TagWaits& waits = snapshot.tag_waits.emplace();
+  waits.set_source(v1::TAG_WAIT_SOURCE_KPROBE);
+  // Two stacks that are one intent.
+  for (uint32_t stack : {2, 4}) {
+    v1::TagWaitRow* row = waits.add_rows();
+    row->set_device(PackDevice({8, 0}));
+    row->set_set(1);
+    row->set_intent(stack);
+    row->set_actor(1);
+    row->set_waits(3);
+    row->set_wait_ns(300);
+  }
+  v1::TagHolder* holder = waits.add_holders();
+  holder->set_waiter_device(PackDevice({8, 0}));
+  holder->set_holder_device(PackDevice({8, 16}));
+  holder->set_tags_sum(12);
+  holder->set_samples(6);
+  waits.add_disks()->set_device(PackDevice({8, 16}));
+  Add(snapshot);
+  snapshot.start_boot_ns = 200;
+  snapshot.end_boot_ns = 300;
+  Add(snapshot);
+  const v1::Batch batch = FinishOne();
+  ASSERT_EQ(batch.tag_waits().rows_size(), 1);
+  const v1::TagWaitRow& row = batch.tag_waits().rows(0);
+  EXPECT_EQ(row.waits(), 12u);
+  EXPECT_EQ(row.wait_ns(), 1200u);
+  ASSERT_EQ(batch.tag_waits().holders_size(), 1);
+  EXPECT_EQ(batch.tag_waits().holders(0).tags_sum(), 24u);
+  EXPECT_EQ(batch.tag_waits().source(), v1::TAG_WAIT_SOURCE_KPROBE);
+  // Everything that is named is defined along with the batch.
+  auto refs = CollectRefs(batch);
+  ASSERT_TRUE(refs.ok());
+  const v1::Definitions d = dictionary_->Define(*refs, true);
+  EXPECT_EQ(d.intents().at(row.intent()).frames_size(), 3);
+  EXPECT_EQ(d.actors().at(row.actor()).comm(), "postgres");
+  EXPECT_EQ(d.devices().at(row.device()).minor(), 0u);
+  EXPECT_EQ(d.devices().at(batch.tag_waits().holders(0).holder_device()).minor(), 16u);
+  EXPECT_EQ(batch.tag_waits().disks(0).device(), batch.tag_waits().holders(0).holder_device());
+  Add(BaseSnapshot());
+  EXPECT_FALSE(FinishOne().has_tag_waits()) << "each window counts once";
+}
+
 TEST_F(CompactorTest, ANewDictionaryGetsItsOwnNumbers) {
   Snapshot snapshot = BaseSnapshot();
   snapshot.rows = {MakeRow(2, 1, 1)};

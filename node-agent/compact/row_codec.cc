@@ -80,6 +80,16 @@ absl::StatusOr<DictionaryRefs> CollectRefs(const v1::Batch& batch) {
   numbers[2].assign(block->devices().begin(), block->devices().end());
   numbers[3].assign(block->files().begin(), block->files().end());
   for (const auto& sample : batch.coverage()) numbers[2].push_back(sample.device());
+  for (const auto& row : batch.tag_waits().rows()) {
+    numbers[0].push_back(row.intent());
+    numbers[1].push_back(row.actor());
+    numbers[2].push_back(row.device());
+  }
+  for (const auto& holder : batch.tag_waits().holders()) {
+    numbers[2].push_back(holder.waiter_device());
+    numbers[2].push_back(holder.holder_device());
+  }
+  for (const auto& disk : batch.tag_waits().disks()) numbers[2].push_back(disk.device());
   for (auto& list : numbers) Sort(list);
   return refs;
 }

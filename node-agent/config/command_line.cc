@@ -112,6 +112,10 @@ void AddFlags(CLI::App& app, RawFlags& raw, AgentConfig& config) {
   app.add_option("--replay-module", raw.replay_modules,
                  "REGEX=MODULE: symbols that match are in MODULE; may be repeated")
       ->group("Tracing");
+  app.add_option("--tag-waits", config.tag_waits,
+                 "Also watch who sleeps for tags of a disk's queue, and which disks hold them")
+      ->capture_default_str()
+      ->group("Tracing");
   app.add_option("--record", config.record,
                  "Also write what the tracer says to this file, for --tracer replay")
       ->group("Tracing");

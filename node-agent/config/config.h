@@ -60,6 +60,7 @@ struct AgentConfig {
   absl::Duration window = absl::Seconds(10);
   TracerKind tracer = TracerKind::kBpf;
   ReplayConfig replay;
+  bool tag_waits = true;
   std::string record;
   uint64_t record_max_bytes = uint64_t{1} << 30;
   LimitConfig limits;

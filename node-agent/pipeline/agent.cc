@@ -313,8 +313,19 @@ bool Agent::Collect() {
     if (!limitation.empty()) LogWarning("kernel symbols", {{"limitation", limitation}});
     symbols_told_ = limitation;
   }
+  CountTagWaits(*snapshot);
   tracing_.compactor->Add(*snapshot);
   return true;
+}
+
+void Agent::CountTagWaits(const Snapshot& snapshot) {
+  if (!snapshot.tag_waits.has_value()) return;
+  for (const v1::TagWaitRow& row : snapshot.tag_waits->rows()) {
+    tag_waits_.waits += row.waits();
+    tag_waits_.wait_ns += row.wait_ns();
+  }
+  tag_waits_.open = snapshot.tag_waits->open_waits();
+  tag_waits_.source = snapshot.tag_waits->source();
 }
 
 // Each recorded window is one window again, at the time that the replay speed gives it.
@@ -338,6 +349,7 @@ bool Agent::CollectReplayed(absl::Time now) {
   if (auto status = tracing_.names->Define(*replayed_); !status.ok()) {
     LogWarning("recorded symbols cannot be read", {{"status", status}});
   }
+  CountTagWaits(*replayed_);
   tracing_.compactor->Add(*replayed_);
   replayed_.reset();
   if (tracing_.trace->Resolve(now, RealtimeOffsetNs())) stream_->Notify();
@@ -532,6 +544,15 @@ void Agent::UpdateMetrics() {
   m.SetTotal("rows_total", "Rows spooled.", static_cast<double>(rows_));
   m.SetTotal("collect_errors_total", "Times the tracer could not be read.",
              static_cast<double>(collect_errors_));
+  m.SetTotal("tag_waits_total", "Times that a thread slept for a tag of a disk's queue.",
+             static_cast<double>(tag_waits_.waits));
+  m.SetTotal("tag_wait_seconds_total", "Time that threads slept for tags.",
+             static_cast<double>(tag_waits_.wait_ns) / 1e9);
+  m.SetGauge("tag_waits_open", "Threads that slept for a tag when a window ended.",
+             static_cast<double>(tag_waits_.open));
+  m.SetGauge("tag_wait_source",
+             "How tag waits are seen: 0 not at all, 1 tracepoint, 2 fentry, 3 kprobe, 4 inferred.",
+             tag_waits_.source);
   m.SetGauge("watchdog_step", "How much load is shed: 0 nothing, 4 everything.", watchdog_.step());
   m.SetGauge("cpu_percent", "CPU of one core, over the last minute.", watchdog_.cpu_percent());
 

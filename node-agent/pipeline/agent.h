@@ -78,6 +78,7 @@ class Agent {
   void CollectAndSpool();
   // One Collect into the current window; false when there will never be another snapshot.
   bool Collect();
+  void CountTagWaits(const Snapshot& snapshot);
   bool CollectReplayed(absl::Time now);
   void SpoolWindow();
   void SpoolWindowWithoutTracer();
@@ -127,6 +128,13 @@ class Agent {
   SpoolStats reported_spool_;
   uint64_t reported_definitions_lost_ = 0;
   uint64_t collect_errors_ = 0;
+  struct TagWaitTotals {
+    uint64_t waits = 0;
+    uint64_t wait_ns = 0;
+    uint64_t open = 0;  // at the end of the last window
+    int source = 0;     // v1::TagWaitSource
+  };
+  TagWaitTotals tag_waits_;
   uint64_t reported_collect_errors_ = 0;
   uint64_t windows_ = 0;
   uint64_t rows_ = 0;

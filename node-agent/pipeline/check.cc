@@ -19,6 +19,7 @@
 #include "node-agent/stream/stream_client.h"
 #include "node-agent/tracer/bpf/kernel_check.h"
 #include "node-agent/tracer/replay/replay_tracer.h"
+#include "node-agent/tracer/tagwait/tag_check.h"
 
 namespace fleetblame::agent {
 namespace {
@@ -73,7 +74,7 @@ void CheckTracing(const AgentConfig& config, Checklist& list) {
     list.Line(Mark::kBad, std::string(lines.status().message()));
     return;
   }
-  for (const CapabilityLine& line : *lines) {
+  for (const CapabilityLine& line : WithTagWaits(*lines, config.tag_waits)) {
     const Mark mark = line.state == CapabilityLine::State::kYes        ? Mark::kGood
                       : line.state == CapabilityLine::State::kDegraded ? Mark::kWarning
                                                                        : Mark::kBad;

@@ -22,6 +22,7 @@
 #include <istream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/histogram.h"
+#include "proto/fleetblame/v1/tagwait.pb.h"
 
 namespace fleetblame::agent {
 
@@ -144,7 +146,13 @@ struct Snapshot {
   std::vector<Books> books;
   // Increase within the window of each loss counter; names as in docs/counters.md.
   std::map<std::string, uint64_t> losses;
+  // Tag starvation, when somebody looks. As on the wire, but `intent` is a StackId, `actor` an
+  // ActorId, and devices are PackDevice(number).
+  std::optional<v1::TagWaits> tag_waits;
 };
+
+inline uint32_t PackDevice(DeviceNumber number) { return number.major << 20 | number.minor; }
+inline DeviceNumber UnpackDevice(uint32_t packed) { return {packed >> 20, packed & 0xfffff}; }
 
 // One finished IO, in trace mode. Ids refer to definitions that Collect gives or has given;
 // a reader resolves them after the next Collect when it does not know them yet.

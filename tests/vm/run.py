@@ -26,12 +26,16 @@ import kernels
 import machine
 import report
 import scenarios
+import tagwait_modules
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BIN = ROOT / "bazel-bin"
 # Emulated, on a busy machine, the kernel may take minutes to look through the programs once.
 LOAD_SECONDS = 240
+# Not a ground-truth case but a program of its own: tests/tagwait.
+TAGWAIT = "tagwait"
+TAGWAIT_SECONDS = 600
 SCENARIO_SECONDS = 40
 # How long all of them together may take.
 GROUP_SECONDS = 1500
@@ -49,6 +53,8 @@ def arguments():
     parser.add_argument("--groundtruth", type=pathlib.Path,
                         default=BIN / "tests/groundtruth/groundtruth_test")
     parser.add_argument("--writer", type=pathlib.Path, default=BIN / "tests/groundtruth/writer")
+    parser.add_argument("--tagwait", type=pathlib.Path,
+                        default=BIN / "tests/tagwait/tagwait_test")
     parser.add_argument("--cache", type=pathlib.Path,
                         default=os.environ.get("FLEETBLAME_VM_CACHE") or
                         pathlib.Path.home() / ".cache/fleetblame/vm")
@@ -63,6 +69,9 @@ def arguments():
 def steps_of(options):
     if options.command:
         return [machine.Step("command", 1800, options.command)]
+    if options.scenario == [TAGWAIT]:
+        return [machine.Step(TAGWAIT, TAGWAIT_SECONDS,
+                             "tagwait_test --gtest_output=xml:/vm/out/tagwait.xml")]
     steps = [machine.Step("check", LOAD_SECONDS, "fleetblame-agent --check --state-dir /tmp/state")]
     for group in scenarios.GROUPS:
         wanted, seconds = group.filter_for(options.kernel), GROUP_SECONDS
@@ -93,9 +102,15 @@ def root_filesystem(options, kernel, steps):
         files.program(f"/vm/bin/{name}", find_program(name))
     if os.path.exists("/etc/mke2fs.conf"):
         files.file("/etc/mke2fs.conf", "/etc/mke2fs.conf")
-    for module in kernel["modules"]:
+    modules = [(module, True) for module in kernel["modules"]]
+    if TAGWAIT in options.scenario:
+        files.program("/vm/bin/tagwait_test", options.tagwait)
+        known = {module.name for module, _ in modules}
+        modules += [(module, now) for module, now in tagwait_modules.get(
+            options.kernel, str(options.cache), kernel["packages"]) if module.name not in known]
+    for module, _ in modules:
         files.file(f"/vm/modules/{module.name}", module)
-    files.text("/vm/load-order", "".join(f"{module.name}\n" for module in kernel["modules"]))
+    files.text("/vm/load-order", "".join(f"{module.name}\n" for module, now in modules if now))
     files.text("/vm/steps", "".join(f"{s.name}\t{s.seconds}\t{s.command}\n" for s in steps))
     files.text("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     files.text("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
@@ -135,7 +150,7 @@ def run(options, kernel):
             if result.name == "check":
                 cases.append(report.check_case(result))
                 missing = report.missing_hooks(result)
-            elif result.name in (group.name for group in scenarios.GROUPS):
+            elif result.name in (TAGWAIT, *(group.name for group in scenarios.GROUPS)):
                 cases += report.groundtruth_cases(result, limits[result.name])
         console = vm.console_tail() if problem else ""
         if problem:

@@ -25,6 +25,7 @@
 #include "bpf/fleetblame_abi.h"
 // The skeleton uses the types above.
 #include "bpf/fleetblame_bpf.skel.h"
+#include "common/tag_waits.h"
 #include "node-agent/tracer/bpf/cgroup_paths.h"
 #include "node-agent/tracer/bpf/disks.h"
 #include "node-agent/tracer/bpf/file_path.h"
@@ -34,6 +35,7 @@
 #include "node-agent/tracer/bpf/map_io.h"
 #include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/rwbs.h"
+#include "node-agent/tracer/tagwait/tag_wait_tracer.h"
 
 namespace fleetblame::agent {
 namespace {
@@ -158,6 +160,8 @@ class BpfTracer final : public Tracer {
   int64_t AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot);
   void AddBooks(Snapshot* snapshot);
   void AddCounters(Snapshot* snapshot);
+  void StartTagWaits(const KernelBtf& kernel);
+  absl::Status AddTagWaits(Snapshot* snapshot);
   void AddDefinitions(Snapshot* snapshot);
   void DefineStack(uint32_t id, Snapshot* snapshot);
   void DefineActor(uint32_t id, Snapshot* snapshot);
@@ -178,6 +182,7 @@ class BpfTracer final : public Tracer {
 
   const BpfTracerOptions options_;
   std::unique_ptr<LoadedPrograms> programs_;
+  std::unique_ptr<TagWaitTracer> tag_waits_;  // uses the tables of programs_; null = off
   fleetblame_bpf* const skeleton_;
   CgroupPaths cgroups_;
   MountTable mounts_;
@@ -210,6 +215,7 @@ class BpfTracer final : public Tracer {
   std::set<uint32_t> wanted_stacks_;
   std::set<uint32_t> wanted_actors_;
   std::set<uint32_t> wanted_files_;
+  std::set<uint32_t> tag_stacks_;  // of the wanted stacks, those of tag waits
 
   MapCursor pages_cursor_;
   MapCursor inodes_cursor_;
@@ -300,6 +306,7 @@ absl::Status BpfTracer::Start(const KernelBtf& kernel) {
   status = programs_->Attach();
   if (!status.ok()) return status;
   info_.limitations = programs_->limitations();
+  if (options_.tag_waits) StartTagWaits(kernel);
   for (const Disk& disk : ListDisks()) {
     if (disk.passes_on && DirectoryHasEntries("/sys/block/" + disk.name + "/slaves")) {
       info_.limitations.push_back(absl::StrCat(
@@ -308,6 +315,33 @@ absl::Status BpfTracer::Start(const KernelBtf& kernel) {
   }
   mounts_.Reload();
   return SetDevices(options_.devices);
+}
+
+// Starvation is told beside the blame for IO; a kernel that does not show it loses nothing else.
+void BpfTracer::StartTagWaits(const KernelBtf& kernel) {
+  TagProgramOptions options;
+  options.tables = skeleton_->obj;
+  options.config = &skeleton_->rodata->config;
+  auto tracer = TagWaitTracer::Create(options, kernel);
+  if (!tracer.ok()) {
+    info_.limitations.push_back(absl::StrCat(tracer.status().message(), "."));
+    return;
+  }
+  tag_waits_ = *std::move(tracer);
+  if (std::string cost = tag_waits_->Limitation(); !cost.empty()) {
+    info_.limitations.push_back(std::move(cost));
+  }
+}
+
+absl::Status BpfTracer::AddTagWaits(Snapshot* snapshot) {
+  if (tag_waits_ == nullptr) return absl::OkStatus();
+  absl::Status status = tag_waits_->Collect(&snapshot->tag_waits.emplace(), &snapshot->losses,
+                                            &tag_stacks_, &wanted_actors_);
+  KeepWaiters(
+      [this](uint32_t device) { return device == 0 || watched_.contains(UnpackDevice(device)); },
+      &*snapshot->tag_waits);
+  wanted_stacks_.insert(tag_stacks_.begin(), tag_stacks_.end());
+  return status;
 }
 
 std::vector<fb_lost> BpfTracer::ReadLost() {
@@ -702,6 +736,12 @@ void BpfTracer::DefineStack(uint32_t id, Snapshot* snapshot) {
   definition.id = id;
   definition.addresses.assign(stack.address,
                               stack.address + std::min<uint32_t>(stack.frames, FB_MAX_FRAMES));
+  if (tag_waits_ != nullptr && tag_stacks_.contains(id)) {
+    // From the block layer's entry outwards, as the stacks of those who issue IO.
+    const size_t inner =
+        tag_waits_->InnerFrames(definition.addresses.data(), definition.addresses.size());
+    definition.addresses.erase(definition.addresses.begin(), definition.addresses.begin() + inner);
+  }
   stacks_defined_[id] = true;
   snapshot->stacks.push_back(std::move(definition));
 }
@@ -765,6 +805,7 @@ void BpfTracer::AddDefinitions(Snapshot* snapshot) {
   wanted_stacks_.clear();
   wanted_actors_.clear();
   wanted_files_.clear();
+  tag_stacks_.clear();
 }
 
 absl::StatusOr<Snapshot> BpfTracer::Collect() {
@@ -783,6 +824,7 @@ absl::StatusOr<Snapshot> BpfTracer::Collect() {
   if (absl::Status status = DrainRows(old, &snapshot); !status.ok()) return status;
   AddLostRows(&snapshot);
   AddBooks(&snapshot);
+  if (absl::Status status = AddTagWaits(&snapshot); !status.ok()) return status;
   AddDefinitions(&snapshot);
   Sweep();
   AddCounters(&snapshot);

@@ -50,25 +50,6 @@ int TakeMessage(libbpf_print_level level, const char* format, va_list arguments)
   return size;
 }
 
-// Collects what libbpf says while it lives.
-class Messages {
- public:
-  Messages() {
-    libbpf_set_print(TakeMessage);
-    message_sink = &text_;
-  }
-  ~Messages() { message_sink = nullptr; }
-  // The last lines that are about something.
-  std::string Tail() const {
-    std::string tail = text_.size() > 400 ? text_.substr(text_.size() - 400) : text_;
-    std::replace(tail.begin(), tail.end(), '\n', ' ');
-    return tail;
-  }
-
- private:
-  std::string text_;
-};
-
 absl::Status Refusal(int error, const char* what, const std::string& messages) {
   std::string said = messages.empty() ? "" : absl::StrCat(" (", messages, ")");
   if (error == EPERM || error == EACCES) {
@@ -89,40 +70,8 @@ absl::Status Refusal(int error, const char* what, const std::string& messages) {
                    "; this kernel cannot carry the BPF tracer: see --check"));
 }
 
-// The last line of a verifier's log that is not a sum.
-std::string LastVerifierError(const std::string& log) {
-  std::string last;
-  for (absl::string_view line : absl::StrSplit(log, '\n', absl::SkipWhitespace())) {
-    const bool sum = absl::StartsWith(line, "processed ") || absl::StartsWith(line, "subprog ") ||
-                     absl::StartsWith(line, "verification time ") ||
-                     absl::StartsWith(line, "stack depth ");
-    if (sum) continue;
-    last = std::string(absl::StripAsciiWhitespace(line));
-  }
-  return last;
-}
-
-// Tries a program of one atomic instruction.
-bool KernelHasCompareAndSwap() {
-  const struct bpf_insn program[] = {
-      {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .src_reg = 0, .off = -8, .imm = 0},
-      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
-      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .src_reg = 0, .off = 0, .imm = 1},
-      {.code = BPF_STX | BPF_ATOMIC | BPF_DW,
-       .dst_reg = BPF_REG_10,
-       .src_reg = BPF_REG_1,
-       .off = -8,
-       .imm = BPF_CMPXCHG},
-      {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
-  };
-  int fd = bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "fb_probe", "GPL", program,
-                         std::size(program), nullptr);
-  if (fd < 0) return false;
-  close(fd);
-  return true;
-}
-
-// From 6.1 on the kernel does not run a raw tracepoint's program on a CPU that is running it already.
+// From 6.1 on the kernel does not run a raw tracepoint's program on a CPU that is running it
+// already.
 bool HooksNeverNest() {
   utsname name{};
   int major = 0;
@@ -152,9 +101,53 @@ fleetblame_bpf* Open(bool compare_and_swap) {
 
 }  // namespace
 
+LibbpfMessages::LibbpfMessages() {
+  libbpf_set_print(TakeMessage);
+  message_sink = &text_;
+}
+
+LibbpfMessages::~LibbpfMessages() { message_sink = nullptr; }
+
+std::string LibbpfMessages::Tail() const {
+  std::string tail = text_.size() > 400 ? text_.substr(text_.size() - 400) : text_;
+  std::replace(tail.begin(), tail.end(), '\n', ' ');
+  return tail;
+}
+
+std::string LastVerifierError(const std::string& log) {
+  std::string last;
+  for (absl::string_view line : absl::StrSplit(log, '\n', absl::SkipWhitespace())) {
+    const bool sum = absl::StartsWith(line, "processed ") || absl::StartsWith(line, "subprog ") ||
+                     absl::StartsWith(line, "verification time ") ||
+                     absl::StartsWith(line, "stack depth ");
+    if (sum) continue;
+    last = std::string(absl::StripAsciiWhitespace(line));
+  }
+  return last;
+}
+
+bool KernelHasCompareAndSwap() {
+  const struct bpf_insn program[] = {
+      {.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .src_reg = 0, .off = -8, .imm = 0},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .src_reg = 0, .off = 0, .imm = 0},
+      {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .src_reg = 0, .off = 0, .imm = 1},
+      {.code = BPF_STX | BPF_ATOMIC | BPF_DW,
+       .dst_reg = BPF_REG_10,
+       .src_reg = BPF_REG_1,
+       .off = -8,
+       .imm = BPF_CMPXCHG},
+      {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+  };
+  int fd = bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "fb_probe", "GPL", program,
+                         std::size(program), nullptr);
+  if (fd < 0) return false;
+  close(fd);
+  return true;
+}
+
 absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const KernelBtf& kernel,
                                      const std::string& only) {
-  Messages messages;
+  LibbpfMessages messages;
   const bool swap = KernelHasCompareAndSwap();
   skeleton_ = Open(swap);
   if (skeleton_ == nullptr) {
@@ -255,7 +248,7 @@ absl::StatusOr<std::unique_ptr<LoadedPrograms>> LoadedPrograms::Load(
     std::unique_ptr<LoadedPrograms> loaded(new LoadedPrograms());
     if (absl::Status status = loaded->Prepare(options, kernel, only); !status.ok()) return status;
     if (with_log) loaded->KeepVerifierLog();
-    Messages messages;
+    LibbpfMessages messages;
     int error = fleetblame_bpf__load(loaded->skeleton_);
     if (verifier_log != nullptr && with_log) *verifier_log = loaded->verifier_log_.get();
     if (error == 0) {
@@ -301,7 +294,7 @@ absl::Status LoadedPrograms::VerifierRefusal() const {
 }
 
 absl::Status LoadedPrograms::Attach() {
-  Messages messages;
+  LibbpfMessages messages;
   // The end of an IO first: what begins must never end unseen.
   for (const ProgramGroup& group : AllPrograms()) {
     for (const ProgramVariant& variant : group.variants) {

@@ -22,6 +22,26 @@ struct fleetblame_bpf;
 
 namespace fleetblame::agent {
 
+// Collects what libbpf says on this thread while it lives.
+class LibbpfMessages {
+ public:
+  LibbpfMessages();
+  ~LibbpfMessages();
+  LibbpfMessages(const LibbpfMessages&) = delete;
+  LibbpfMessages& operator=(const LibbpfMessages&) = delete;
+  // The last lines that are about something.
+  std::string Tail() const;
+
+ private:
+  std::string text_;
+};
+
+// The last line of a verifier's log that is not a sum.
+std::string LastVerifierError(const std::string& log);
+
+// Whether the kernel takes programs with a compare-and-swap (from 5.12 on): tries one.
+bool KernelHasCompareAndSwap();
+
 // The programs in the kernel; they leave it with this object.
 class LoadedPrograms {
  public:

@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "common/tag_waits.h"
+
 namespace fleetblame::agent {
 namespace {
 
@@ -186,6 +188,9 @@ rec::Snapshot EncodeSnapshot(const Snapshot& snapshot) {
     loss->set_name(name);
     loss->set_delta(delta);
   }
+  if (snapshot.tag_waits.has_value()) {
+    message.set_tag_waits(snapshot.tag_waits->SerializeAsString());
+  }
   return message;
 }
 
@@ -205,6 +210,17 @@ absl::StatusOr<Snapshot> DecodeSnapshot(const rec::Snapshot& message) {
     status.Update(DecodeBooks(message.books(i), &snapshot.books[static_cast<size_t>(i)]));
   }
   for (const rec::Loss& loss : message.losses()) snapshot.losses[loss.name()] += loss.delta();
+  if (!message.tag_waits().empty()) {
+    v1::TagWaits& waits = snapshot.tag_waits.emplace();
+    if (!waits.ParseFromString(message.tag_waits())) return Impossible("list of tag waits");
+    // The kernel's table holds more than one window of the wire.
+    if (!CheckTagWaits(
+             waits,
+             {.max_rows = 65536, .max_holders = 65536, .max_disks = 65536, .max_sets = 65536})
+             .ok()) {
+      return Impossible("list of tag waits");
+    }
+  }
   if (!status.ok()) return status;
   return snapshot;
 }

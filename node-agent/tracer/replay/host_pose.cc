@@ -163,6 +163,13 @@ void HostPose::Apply(Snapshot* snapshot) const {
   }
   for (ActorDefinition& a : snapshot->actors) a.id = MapActor(a.id);
   for (FileDefinition& f : snapshot->files) f.id = MapFile(f.id);
+  if (snapshot->tag_waits.has_value()) {
+    // Load is bytes and IOs: how scarce tags were does not grow with it.
+    for (v1::TagWaitRow& row : *snapshot->tag_waits->mutable_rows()) {
+      row.set_intent(MapStack(row.intent()));
+      row.set_actor(MapActor(row.actor()));
+    }
+  }
   const uint32_t factor = options_.load_factor;
   for (Books& b : snapshot->books) {
     b.recorded_bytes = Times(b.recorded_bytes, factor);

@@ -147,6 +147,9 @@ class FileRecorder : public Recorder {
     };
     for (const Books& b : snapshot.books) add(b.device);
     for (const Row& r : snapshot.rows) add(r.key.device);
+    if (snapshot.tag_waits.has_value()) {
+      for (const v1::TagDisk& disk : snapshot.tag_waits->disks()) add(UnpackDevice(disk.device()));
+    }
     return message;
   }
 

@@ -155,6 +155,35 @@ TEST(Replay, TextThatIsNotUtf8Survives) {
   EXPECT_EQ(SnapshotText(*s), SnapshotText(original));
 }
 
+TEST(Replay, TagWaitsAreRecorded) {
+  TracerScript script = MakeSyntheticScript({.windows = 2});
+  v1::TagWaits& waits = script.snapshots[0].tag_waits.emplace();
+  v1::TagWaitRow* row = waits.add_rows();
+  row->set_device(PackDevice({8, 0}));
+  row->set_intent(script.snapshots[0].stacks[0].id);
+  row->set_actor(script.snapshots[0].actors[0].id);
+  row->set_waits(3);
+  waits.add_holders()->set_tags_sum(7);
+  waits.set_source(v1::TAG_WAIT_SOURCE_TRACEPOINT);
+  const Snapshot original = script.snapshots[0];
+  const std::string path = TempPath("tags");
+  Record(std::move(script), path);
+  auto tracer = Replay(path);
+  auto s = tracer->Collect();
+  ASSERT_TRUE(s.ok());
+  EXPECT_EQ(SnapshotText(*s), SnapshotText(original));
+  ASSERT_TRUE(s->tag_waits.has_value());
+  EXPECT_EQ(s->tag_waits->source(), v1::TAG_WAIT_SOURCE_TRACEPOINT);
+  auto next = tracer->Collect();
+  ASSERT_TRUE(next.ok());
+  EXPECT_FALSE(next->tag_waits.has_value());
+  // Ids of another pose go along with the definitions.
+  auto posed = Replay(path, {.seed = 5})->Collect();
+  ASSERT_TRUE(posed.ok());
+  EXPECT_EQ(posed->tag_waits->rows(0).intent(), posed->stacks[0].id);
+  EXPECT_EQ(posed->tag_waits->rows(0).actor(), posed->actors[0].id);
+}
+
 TEST(Replay, TheCopyOfTheSymbolsNamesEveryFrameAsTheOriginalDoes) {
   // Addresses of all kinds: in functions, in the holes between, at the edges, nowhere.
   std::mt19937_64 random(4);

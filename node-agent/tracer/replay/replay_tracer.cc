@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/tag_waits.h"
 #include "node-agent/tracer/replay/device_filter.h"
 #include "node-agent/tracer/replay/host_pose.h"
 #include "node-agent/tracer/replay/recording.h"
@@ -69,6 +70,12 @@ class ReplayTracer : public Tracer {
       absl::MutexLock lock(&mutex_);
       std::erase_if(snapshot.rows, [&](const Row& r) { return !Watches(r.key.device); });
       std::erase_if(snapshot.books, [&](const Books& b) { return !Watches(b.device); });
+      if (snapshot.tag_waits.has_value()) {
+        auto wanted = [&](uint32_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return device == 0 || Watches(UnpackDevice(device));
+        };
+        KeepWaiters(wanted, &*snapshot.tag_waits);
+      }
     }
     Prefetch();
     return snapshot;

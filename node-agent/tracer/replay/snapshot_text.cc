@@ -64,6 +64,17 @@ std::string SnapshotText(const Snapshot& snapshot) {
                     " kernel_bytes=", b.kernel_bytes, " recorded_ios=", b.recorded_ios,
                     " kernel_ios=", b.kernel_ios, "\n");
   }
+  if (snapshot.tag_waits.has_value()) {
+    for (const v1::TagWaitRow& row : snapshot.tag_waits->rows()) {
+      absl::StrAppend(&text, "tag_wait device=", Device(UnpackDevice(row.device())), " ",
+                      row.ShortDebugString(), "\n");
+    }
+    for (const v1::TagHolder& holder : snapshot.tag_waits->holders()) {
+      absl::StrAppend(&text, "tag_holder waiter=", Device(UnpackDevice(holder.waiter_device())),
+                      " holder=", Device(UnpackDevice(holder.holder_device())), " ",
+                      holder.ShortDebugString(), "\n");
+    }
+  }
   for (const auto& [name, delta] : snapshot.losses) {
     absl::StrAppend(&text, "loss ", name, "=", delta, "\n");
   }
