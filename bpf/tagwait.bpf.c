@@ -468,8 +468,9 @@ static __always_inline int open_wait(void* ctx, struct scratch* s, u32 tid, u64 
   wait->key.dev = t->dev;
   wait->key.hctx = t->queue_num;
   wait->key.nr_tags = t->nr_tags;
-  wait->key.stack = current_stack(ctx, s, hook);
-  wait->key.actor = current_actor(s);
+  struct task_struct* task = current_task();
+  wait->key.stack = current_stack(ctx, s, task, hook);
+  wait->key.actor = current_actor(s, task);
   wait->key.kind = t->kind;
   wait->key.reserved_pool = t->reserved_pool;
   wait->key.source = source;
@@ -506,14 +507,14 @@ static __always_inline struct tag_scratch* tag_scratch(struct scratch* s) {
 /*
  * The blk_mq_alloc_data of the allocation that this thread is in lies on its stack, in a frame
  * outside of blk_mq_get_tag(). It is known by what it says: a queue, and a software and a hardware
- * queue that both say they belong to it.
+ * queue that both say they belong to it. The stack is to be measured before.
  */
 #define SEARCH_WORDS 512
 __noinline int find_request(u32 level) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   struct tag_scratch* t = bpf_map_lookup_elem(&tag_scratches, &level);
   if (!s || !t) return 0;
-  if (!measure_stack(s) || !copy_stack(s)) return 0;
+  if (!s->depth || !copy_stack(s)) return 0;
   u32 q_at = bpf_core_field_offset(struct blk_mq_alloc_data___tag, q);
   u32 ctx_at = bpf_core_field_offset(struct blk_mq_alloc_data___tag, ctx);
   u32 hctx_at = bpf_core_field_offset(struct blk_mq_alloc_data___tag, hctx);
@@ -595,6 +596,7 @@ static __always_inline int on_prepare(void* ctx, u64 entry, u64 state, u32 sourc
   if (t && in_get_tag(ctx, s) && !next_round(tid)) {
     /* The entry lies in the frame of blk_mq_get_tag(). */
     *(volatile u64*)&s->owner = entry & ~7ull;
+    measure_stack(s, current_task());
     t->place = entry;
     u64 wait = entry - bpf_core_field_offset(struct sbq_wait___tag, wait);
     t->pool = (u64)PEEK(struct sbq_wait___tag, wait, sbq);
@@ -671,6 +673,7 @@ int tag_switch(u64* ctx) {
   if (t && in_get_tag(ctx, s)) {
     u32 tid = (u32)bpf_get_current_pid_tgid();
     *(volatile u64*)&s->owner = (u64)ctx;
+    measure_stack(s, current_task());
     if (!find_request(s->level)) {
       tag_count(FB_COUNTER_tagwait_unknown);
     } else {
