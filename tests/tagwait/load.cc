@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -40,12 +41,13 @@ class Aio {
   ~Aio() {
     if (context_ != 0) syscall(SYS_io_destroy, context_);
     if (fd_ >= 0) close(fd_);
+    if (schedstat_ >= 0) close(schedstat_);
     free(buffer_);
   }
   bool ok() const { return fd_ >= 0 && context_ != 0 && buffer_ != nullptr && blocks_ > 0; }
 
-  // Time in io_submit(); 0 when the read failed.
-  uint64_t Read(uint64_t block) {
+  // Time in io_submit(); 0 when the read failed. Adds to `asleep_ns` what of it was sleep.
+  uint64_t Read(uint64_t block, uint64_t* asleep_ns = nullptr) {
     iocb request{};
     request.aio_fildes = static_cast<uint32_t>(fd_);
     request.aio_lio_opcode = IOCB_CMD_PREAD;
@@ -53,16 +55,34 @@ class Aio {
     request.aio_nbytes = kReadBytes;
     request.aio_offset = static_cast<int64_t>(block % blocks_ * kReadBytes);
     iocb* list[] = {&request};
+    const uint64_t awake = asleep_ns == nullptr ? 0 : AwakeNs();
     const uint64_t begin = Now();
     if (syscall(SYS_io_submit, context_, 1, list) != 1) return 0;
     const uint64_t end = Now();
+    if (asleep_ns != nullptr) {
+      const uint64_t more = AwakeNs() - awake;
+      if (more < end - begin) *asleep_ns += end - begin - more;
+    }
     io_event event{};
     if (syscall(SYS_io_getevents, context_, 1, 1, &event, nullptr) != 1) return 0;
     return event.res == static_cast<int64_t>(kReadBytes) ? end - begin : 0;
   }
 
  private:
+  // Time on processors and waiting for one, of the thread that calls this first.
+  uint64_t AwakeNs() {
+    if (schedstat_ < 0) schedstat_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    char text[96] = {};
+    unsigned long long on = 0;
+    unsigned long long waiting = 0;
+    if (pread(schedstat_, text, sizeof(text) - 1, 0) > 0) {
+      std::sscanf(text, "%llu %llu", &on, &waiting);
+    }
+    return on + waiting;
+  }
+
   int fd_ = -1;
+  int schedstat_ = -1;
   aio_context_t context_ = 0;
   void* buffer_ = nullptr;
   uint64_t blocks_ = 0;
@@ -74,6 +94,7 @@ void Stall::Add(const Stall& other) {
   reads += other.reads;
   errors += other.errors;
   submit_ns += other.submit_ns;
+  asleep_ns += other.asleep_ns;
   slow_submits += other.slow_submits;
 }
 
@@ -108,7 +129,7 @@ Stall Readers::Read(const std::string& device, int number, const std::atomic<boo
   }
   // Far apart, so that reads are never merged.
   for (uint64_t block = number * 97; !stop; block += 1009) {
-    const uint64_t took = aio.Read(block);
+    const uint64_t took = aio.Read(block, &stall.asleep_ns);
     if (took == 0) {
       ++stall.errors;
       if (stall.errors > 16) break;  // the disk is gone

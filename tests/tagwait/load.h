@@ -3,7 +3,9 @@
 // Readers of a block device that measure for themselves how long they stood still for a tag.
 //
 // A reader submits one direct read at a time with io_submit(), which returns as soon as the kernel
-// has a request for it: what the call takes beyond its usual time is the wait for a tag.
+// has a request for it: what the call takes beyond its usual time is the wait for a tag. On a busy
+// machine part of that is waiting for a processor, before, between and after; how much the scheduler
+// tells, so the wait lies between the time asleep and the whole.
 //
 // Threading: Readers is used from one thread. Units: _ns of CLOCK_MONOTONIC.
 #ifndef TESTS_TAGWAIT_LOAD_H_
@@ -22,6 +24,7 @@ struct Stall {
   uint64_t reads = 0;
   uint64_t errors = 0;
   uint64_t submit_ns = 0;     // sum over reads of the time in io_submit()
+  uint64_t asleep_ns = 0;     // of that, neither on a processor nor waiting for one
   uint64_t slow_submits = 0;  // that took longer than 1 ms
   void Add(const Stall& other);
   // Without what a submission takes anyway.
