@@ -335,14 +335,21 @@ TEST_F(ScsiDebug, SharedHardwareTags) {
   EXPECT_EQ(exact->named, exact->waits) << "waits without intent or actor";
   EXPECT_EQ(exact->nr_tags, std::set<uint32_t>{4});
   ExpectStall(*exact, stall, usual);
+  // Before 5.16 debugfs does not know what is under way in a pool for all hardware queues.
+  const bool told = active[0] + active[1] > 0;
   for (int waiter = 0; waiter < 2; ++waiter) {
+    double sum = 0;
     for (int holder = 0; holder < 2; ++holder) {
       const auto key = std::pair(DeviceOf(disks_[waiter]), DeviceOf(disks_[holder]));
       ASSERT_TRUE(exact->held.contains(key));
       absl::PrintF("when %s waited %s held %.2f tags; debugfs says %.2f\n", disks_[waiter],
                    disks_[holder], exact->held.at(key), active[holder]);
-      EXPECT_NEAR(exact->held.at(key), active[holder], 1.0);
+      sum += exact->held.at(key);
+      if (told) {
+        EXPECT_NEAR(exact->held.at(key), active[holder], 1.0);
+      }
     }
+    EXPECT_NEAR(sum, 4, 0.5) << "the pool was full";
   }
   for (const v1::TagSet& set : exact->all.sets()) {
     absl::PrintF("set: %s\n", set.ShortDebugString());
@@ -405,7 +412,8 @@ TEST_F(ScsiDebug, RemovalUnderStarvation) {
   const Sum* exact = Exact(sums);
   ASSERT_NE(exact, nullptr);
   EXPECT_GT(exact->waits, 50u);
-  EXPECT_GT(exact->removal, 0u) << "no wait was told to have ended by the removal";
+  // Before 5.16 a disk says it is going only when its queue is frozen already.
+  EXPECT_GT(exact->removal + exact->freeze, 0u) << "no wait ended by the removal";
   for (const auto& [source, sum] : sums) EXPECT_EQ(sum.open, 0u) << v1::TagWaitSource_Name(source);
 }
 
