@@ -349,6 +349,21 @@ static __noinline int view_page(u64 page, struct page_view* view) {
   return 0;
 }
 
+/* fscrypt writes an encrypted copy in the stead of a page-cache page, and keeps the way back to it. */
+__noinline u64 written_page(u64 page) {
+  if (LOAD(struct page, page, mapping)) return page;
+  if (!(load_word(page) & (1ull << bpf_core_enum_value(enum pageflags, PG_private)))) return page;
+  u64 source = LOAD(struct page, page, private);
+  if (!source || (source - page) % bpf_core_type_size(struct page)) return page;
+  u64 mapping = (u64)LOAD(struct page, source, mapping);
+  if (!mapping || (mapping & 3)) return page;
+  /* A page that is being written, or else it is none. */
+  if (!(load_word(source) & (1ull << bpf_core_enum_value(enum pageflags, PG_writeback))))
+    return page;
+  u64 inode = (u64)LOAD(struct address_space, mapping, host);
+  return (u64)LOAD(struct inode, inode, i_mapping) == mapping ? source : page;
+}
+
 /* Segment `i` of a list of them. */
 static __always_inline void view_vec(u64 vecs, u32 i, struct bio_vec* vec) {
   u64 at = vecs + (u64)i * sizeof(*vec);
@@ -388,7 +403,7 @@ __noinline int attribute_write(u32 level, u64 address) {
   u32 offset = vec.bv_offset + done;
   u64 page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
   offset &= (1u << shift) - 1;
-  view_page(page, &view);
+  view_page(written_page(page), &view);
 
   bool metadata = (o->opf & REQ_META) || s->walk.commit_dev || s->walk.worker;
   u64 swapped = bpf_core_enum_value_exists(enum pageflags, PG_swapcache)
@@ -436,7 +451,8 @@ __noinline int attribute_write(u32 level, u64 address) {
   }
   inode_key(inode, &s->walk.key.inode);
   u64 sb = (u64)LOAD(struct inode, inode, i_sb);
-  bool btrfs = LOAD(struct super_block, sb, s_magic) == BTRFS_SUPER_MAGIC;
+  u64 magic = LOAD(struct super_block, sb, s_magic);
+  bool btrfs = magic == BTRFS_SUPER_MAGIC;
   u32 part = s->walk.part;
   if (btrfs) {
     u32 fs = s->walk.key.inode.dev;
@@ -448,7 +464,7 @@ __noinline int attribute_write(u32 level, u64 address) {
     bpf_map_delete_elem(&fs_of_device, &part);
     s->walk.dev = part;
   }
-  if (!btrfs || s->walk.key.inode.ino != BTRFS_BTREE_INODE) {
+  if (!is_shared_inode(magic, s->walk.key.inode.ino)) {
     struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
     if (entry) {
       s->walk.inode_act = entry->act;
@@ -467,8 +483,8 @@ __noinline int attribute_write(u32 level, u64 address) {
     struct page_view last_view = {};
     view_vec(vecs, count_vecs - 1, &last);
     u32 last_offset = last.bv_offset + last.bv_len - 1;
-    view_page((u64)last.bv_page + (u64)(last_offset >> shift) * bpf_core_type_size(struct page),
-              &last_view);
+    page = (u64)last.bv_page + (u64)(last_offset >> shift) * bpf_core_type_size(struct page);
+    view_page(written_page(page), &last_view);
     if (last_view.mapping == view.mapping &&
         last_view.index - view.index == ((u64)offset + bytes - 1) >> shift) {
       charge_pages(level, view.index, offset, bytes);
@@ -486,7 +502,8 @@ __noinline int attribute_write(u32 level, u64 address) {
     u32 part = vec.bv_len - skip;
     if (part > left) part = left;
     offset = vec.bv_offset + skip;
-    view_page((u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page), &view);
+    page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
+    view_page(written_page(page), &view);
     charge_pages(level, view.index, offset & ((1u << shift) - 1), part);
     left -= part;
   }

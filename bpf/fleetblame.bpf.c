@@ -164,8 +164,9 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   } else {
     act = current_act(ctx, s, self, HOOK_DIRTY);
   }
-  bool btrfs = on_btrfs(inode);
-  if (btrfs && key.ino == BTRFS_BTREE_INODE) {
+  u64 magic = inode->i_sb->s_magic;
+  bool shared = is_shared_inode(magic, key.ino);
+  if (shared) {
     /* A tree block. Workers and whoever commits change it for everybody: then only the ledger
      * knows. */
     if (again || (s->actor.key.flags & FB_ACTOR_KTHREAD)) act = 0;
@@ -177,9 +178,9 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   }
   if (act) {
     record_pages(s, &key, first, last, act, who, again ? RECORD_IF_EMPTY : RECORD_SET);
-    if (!again && !(btrfs && key.ino == BTRFS_BTREE_INODE))
-      touch_inode(s, task, inode, &key, act, tid);
-    if (btrfs && !again) ledger_add(key.dev, 0, act, pages, fs_owner(inode->i_sb));
+    if (!again && !shared) touch_inode(s, task, inode, &key, act, tid);
+    if ((magic == BTRFS_SUPER_MAGIC || magic == F2FS_SUPER_MAGIC) && !again)
+      ledger_add(key.dev, 0, act, pages, fs_owner(inode->i_sb));
   }
   leave(s);
   return 0;
@@ -216,6 +217,13 @@ static __always_inline bool nobodys_worker(struct task_struct* self,
   return !task->hint_act || bpf_ktime_get_boot_ns() - task->hint_ns >= HINT_NS;
 }
 
+/* A filesystem whose number is that of its device shows itself: what was said of a btrfs that was there
+ * before is over. */
+static __always_inline void not_btrfs(u32 part) {
+  if (live.btrfs && bpf_map_lookup_elem(&fs_of_device, &part))
+    bpf_map_delete_elem(&fs_of_device, &part);
+}
+
 SEC("tp_btf/block_dirty_buffer")
 int block_dirty_buffer(u64* ctx) {
   struct buffer_head* bh = (struct buffer_head*)ctx[0];
@@ -245,8 +253,10 @@ int block_dirty_buffer(u64* ctx) {
     record_blocks(disk, at, bytes, (u64)act | ((u64)tid << 32), 0);
     if (nobodys_worker(self, task)) record_blocks(disk, at, bytes, 0, bdev->bd_dev);
     struct fb_act* mine = act_of(act);
-    if (mine && !stack_has_flag(mine->key.stack, FB_STACK_RAW_DEVICE))
+    if (mine && !stack_has_flag(mine->key.stack, FB_STACK_RAW_DEVICE)) {
+      not_btrfs(bdev->bd_dev);
       ledger_add(bdev->bd_dev, 0, act, 1, 0);
+    }
   }
   leave(s);
   return 0;
@@ -277,6 +287,7 @@ int jbd2_handle_stats(u64* ctx) {
   u32 tid = tid_of(self);
   struct task_state* task = task_state(tid);
   u32 act = working_for(ctx, s, self, task, HOOK_HANDLE, &tid);
+  not_btrfs(dev);
   u64 era = journal_era(dev, transaction);
   ledger_add(dev, transaction, act, blocks, era);
   ledger_add(dev, 0, act, blocks, era);
@@ -359,7 +370,9 @@ int xfs_trans_commit(u64* ctx) {
   struct task_state* task = task_state(tid);
   u32 act = working_for(ctx, s, self, task, HOOK_XFS_COMMIT, &tid);
   struct super_block* sb = BPF_CORE_READ(trans, t_mountp, m_super);
-  ledger_add(BPF_CORE_READ(sb, s_bdev, bd_dev), 0, act, 1, fs_owner(sb));
+  u32 part = BPF_CORE_READ(sb, s_bdev, bd_dev);
+  not_btrfs(part);
+  ledger_add(part, 0, act, 1, fs_owner(sb));
   leave(s);
   return 0;
 }

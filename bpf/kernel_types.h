@@ -150,6 +150,7 @@ struct page {
   unsigned long compound_head;
   struct address_space *mapping;
   unsigned long index;
+  unsigned long private;
 };
 struct page___6_15 { /* index renamed */
   unsigned long __folio_index;
@@ -236,7 +237,7 @@ struct btrfs_work {
 #pragma clang attribute pop
 
 /* Only the names count: the loader puts in the running kernel's values. */
-enum pageflags { PG_writeback = 1, PG_head = 6, PG_swapcache = 10 };
+enum pageflags { PG_writeback = 1, PG_head = 6, PG_swapcache = 10, PG_private = 11 };
 
 #define PF_KTHREAD 0x00200000u
 #define PF_WQ_WORKER 0x00000020u
@@ -245,6 +246,8 @@ enum pageflags { PG_writeback = 1, PG_head = 6, PG_swapcache = 10 };
 #define S_IFBLK 0060000
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
 #define BTRFS_BTREE_INODE 1
+#define F2FS_SUPER_MAGIC 0xF2F52010ul
+#define F2FS_META_INODE 2 /* and the one before it, of the nodes */
 #define XFS_TRANS_DIRTY 0x01u
 
 #endif /* BPF_KERNEL_TYPES_H_ */

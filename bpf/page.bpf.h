@@ -33,6 +33,12 @@ static __always_inline bool is_block_device(unsigned short mode) {
   return (mode & S_IFMT) == S_IFBLK;
 }
 
+/* An inode that holds no file but the filesystem's own blocks, which all its users change. */
+static __always_inline bool is_shared_inode(u64 magic, u64 ino) {
+  return (magic == BTRFS_SUPER_MAGIC && ino == BTRFS_BTREE_INODE) ||
+         (magic == F2FS_SUPER_MAGIC && ino <= F2FS_META_INODE);
+}
+
 /* Key of an inode whose address came from memory. */
 static __always_inline void inode_key(struct inode* inode, struct fb_inode_key* key) {
   key->ino = LOAD(struct inode, inode, i_ino);

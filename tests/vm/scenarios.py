@@ -10,7 +10,7 @@ SCENARIOS = [
     "xfs_write_syncfs", "xfs_small_files", "btrfs_write_syncfs", "btrfs_pwrite_fsync",
 ]
 # Kernels that go through the other ways to the disk (Paths/*) as well, unless told otherwise.
-ALL_PATHS = []
+ALL_PATHS = ["6.1"]
 EVERYWHERE = ":".join(f"All/*/{name}" for name in SCENARIOS)
 
 

@@ -224,6 +224,7 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
     const std::map<std::string, uint64_t> flags = {
         {"btrfs_commit_transaction", FB_STACK_FOR_ALL},
         {"btrfs_run_delayed_refs", FB_STACK_FOR_ALL},
+        {"f2fs_write_checkpoint", FB_STACK_FOR_ALL},
         {"blkdev_write_iter", FB_STACK_RAW_DEVICE},
     };
     std::vector<std::string> names;

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of attribution.py, and that docs/attribution.md is a table of it for the present suite.
+
+usage: attribution_test.py GROUNDTRUTH_TEST DOCUMENT
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import attribution  # noqa: E402
+import scenarios  # noqa: E402
+
+PROGRAM, DOCUMENT = sys.argv[1:3]
+
+
+def suite():
+    """Names of the cases that some kernel goes through."""
+    wanted = scenarios.GROUPS[0].filter_for(scenarios.ALL_PATHS[0])
+    done = subprocess.run([PROGRAM, "--writer=none", "--gtest_list_tests",
+                           f"--gtest_filter={wanted}"],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return re.findall(r"^ +\w+/(\w+)", done.stdout, re.MULTILINE)
+
+
+def record(kernel, **figures):
+    case = {"name": "ext4_nojournal_write", "outcome": "passed", "figures": figures}
+    return {"kernel": kernel, "release": f"{kernel}.1", "cases": [case],
+            "missing_hooks": [["a_b", "worse blame"]] if kernel == "5.10" else []}
+
+
+class AttributionTest(unittest.TestCase):
+    def test_a_cell_has_all_bytes_by_confidence_and_the_share_that_is_right(self):
+        text = attribution.document([
+            record("6.1", all_bytes=1000, all_right_bytes=990, confidence_exact=900,
+                   confidence_journal=100),
+            record("5.10", all_bytes=1000, all_right_bytes=1000, confidence_lost=1000)])
+        self.assertIn("| write | ext4_nojournal | lost 100.0; **100.0** "
+                      "| exact 90.0, journal 10.0; **99.0** |", text)
+        self.assertIn("| 5.10.1 | `a_b` | worse blame |", text)
+        self.assertEqual(attribution.problems(text, ["ext4_nojournal_write"]), [])
+
+    def test_a_case_that_did_not_run_is_no_success(self):
+        record_of = record("6.1")
+        record_of["cases"][0]["outcome"] = "skipped"
+        self.assertIn("| not run |", attribution.document([record_of]))
+
+    def test_what_was_changed_by_hand_is_found(self):
+        text = attribution.document([record("6.1", all_bytes=10, all_right_bytes=10,
+                                            confidence_exact=10)])
+        self.assertTrue(attribution.problems(text.replace("exact 100.0", "perfect"),
+                                             ["ext4_nojournal_write"]))
+        self.assertTrue(attribution.problems(text, ["ext4_nojournal_write", "xfs_write"]))
+        self.assertTrue(attribution.problems(text, []))
+
+    def test_the_document_is_of_this_suite(self):
+        with open(DOCUMENT, encoding="utf-8") as file:
+            self.assertEqual(attribution.problems(file.read(), suite()), [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
