@@ -133,6 +133,31 @@ __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
   return 1;
 }
 
+/* The cgroup that writeback attached to the bio, as an act without a stack; 0 = none but the root. */
+__noinline u32 act_of_cgroup(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  struct bio* probe = 0;
+  if (!s || !bpf_core_field_exists(probe->bi_blkg)) return 0;
+  /* With version 1 hierarchies the block controller may have one of its own. */
+  if (config.cgroup_v1_subsystem < 12) return 0;
+  u64 group = (u64)LOAD(struct bio, s->walk.bio, bi_blkg);
+  if (!group) return 0;
+  u64 cgroup = (u64)LOAD(struct blkcg, LOAD(struct blkcg_gq, group, blkcg), css.cgroup);
+  if (!cgroup || LOAD(struct cgroup, cgroup, level) <= 0) return 0;
+  struct fb_actor_key key = {
+      .cgroup_id = LOAD(struct kernfs_node, LOAD(struct cgroup, cgroup, kn), id)};
+  s->actor.key = key;
+  return intern_act(intern_actor(level), FB_STACK_NONE);
+}
+
+/* False when writeback was done for no cgroup in particular. */
+__noinline int share_cgroup(u32 level, u32 bytes) {
+  u32 act = act_of_cgroup(level);
+  if (!act) return 0;
+  share_add(level, act, bytes, 0, FB_CONF_CGROUP);
+  return 1;
+}
+
 /* Bytes of metadata of which no exact dirtier is known. */
 __noinline int share_unknown_metadata(u32 level, u32 bytes) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -140,7 +165,19 @@ __noinline int share_unknown_metadata(u32 level, u32 bytes) {
   if (s->walk.commit_dev && share_ledger(level, s->walk.commit_dev, s->walk.commit_tid, bytes))
     return 0;
   if (share_ledger(level, s->walk.dev, 0, bytes)) return 0;
+  if (s->walk.worker && share_cgroup(level, bytes)) return 0;
   share_add(level, 0, bytes, 0, s->walk.worker ? FB_CONF_LOST : FB_CONF_ISSUER);
+  return 0;
+}
+
+/* What the walk over the pages of a file found no dirtier for. Writeback keeps files of different
+ * cgroups apart, so it knows more than the ledger, which tells who changed metadata lately. */
+__noinline int share_unknown_pages(u32 level, u32 metadata) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s || !s->walk.unknown) return 0;
+  if (!metadata && s->walk.worker && !s->walk.commit_dev && share_cgroup(level, s->walk.unknown))
+    return 0;
+  share_unknown_metadata(level, s->walk.unknown);
   return 0;
 }
 
@@ -464,7 +501,8 @@ __noinline int attribute_write(u32 level, u64 address) {
     bpf_map_delete_elem(&fs_of_device, &part);
     s->walk.dev = part;
   }
-  if (!is_shared_inode(magic, s->walk.key.inode.ino)) {
+  bool shared = is_shared_inode(magic, s->walk.key.inode.ino);
+  if (!shared) {
     struct fb_inode* entry = inode_get(s, inode, &s->walk.key.inode);
     if (entry) {
       s->walk.inode_act = entry->act;
@@ -489,7 +527,7 @@ __noinline int attribute_write(u32 level, u64 address) {
         last_view.index - view.index == ((u64)offset + bytes - 1) >> shift) {
       charge_pages(level, view.index, offset, bytes);
       flush_run(level);
-      share_unknown_metadata(level, s->walk.unknown);
+      share_unknown_pages(level, shared);
       return 0;
     }
   }
@@ -514,7 +552,7 @@ __noinline int attribute_write(u32 level, u64 address) {
     s->walk.run_bytes = left;
   }
   flush_run(level);
-  share_unknown_metadata(level, s->walk.unknown);
+  share_unknown_pages(level, shared);
   return 0;
 }
 

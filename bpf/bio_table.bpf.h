@@ -40,6 +40,7 @@ static __always_inline void copy_origin(struct fb_origin* to, const struct fb_or
   to->sector = from->sector;
   to->opf = from->opf;
   to->issuer_tid = from->issuer_tid;
+  to->top = from->top;
   if (from->shares > 1)
     for (u32 i = 1; i < FB_SHARES; ++i) to->share[i] = from->share[i];
 }

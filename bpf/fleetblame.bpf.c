@@ -7,7 +7,7 @@
 //
 // Pointers that a module's tracepoint hands over are compared with 0 before use: kernels since late
 // 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
-#include "bpf/row.bpf.h"
+#include "bpf/layer.bpf.h"
 #include "bpf/task.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -477,27 +477,44 @@ static __always_inline struct gendisk* bio_disk(struct bio* bio) {
   return bio->bi_bdev->bd_disk;
 }
 
-/* A bio that is used anew, for whatever disk, has ended before. */
-static __always_inline void forget_old_bio(u64 key) {
-  struct fb_origin* old = bio_find(key);
-  if (!old) return;
-  count(FB_COUNTER_bio_reused);
-  if (old->issue_ns) charge_missed(key);
-  bio_remove(key);
+/* Where a bio was sent to, and which device made it: origin.top, or, of what threads of the kernel send to
+ * a disk that is held by another device, that one. */
+static __noinline int note_place(struct scratch* s, const struct fb_device* device,
+                                 struct bio* bio) {
+  struct fb_origin* o = &s->origin;
+  o->part = partition_of(bio);
+  o->flags = device->flags & FB_DEVICE_BIOS ? FB_ORIGIN_STACKED : 0;
+  u32 top = o->top;
+  if (device->upper && !top && (o->op == FB_OP_FLUSH || (s->actor.key.flags & FB_ACTOR_KTHREAD)))
+    top = device->upper;
+  o->top = top;
+  if (top) o->flags |= FB_ORIGIN_BELOW;
+  return 0;
+}
+
+/* Number of the btrfs on a block device; 0 = none. Apart, for the sake of the stack. */
+static __noinline u32 btrfs_on(u32 part) {
+  u32* fs = bpf_map_lookup_elem(&fs_of_device, &part);
+  return fs ? *fs : 0;
 }
 
 static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   struct scratch* s = enter();
   if (!s) return 0;
   u64 key = plain_address(s, bio);
-  forget_old_bio(key);
   u32 dev = disk_number(bio_disk(bio));
+  u32 top = bio_find(key) ? queue_known(key, dev) : LINK_NONE;
+  if (top == LINK_DONE) {
+    leave(s);
+    return 0;
+  }
   const struct fb_device* device = device_of(dev);
   if (!device || !device->watched) {
     leave(s);
     return 0;
   }
   struct fb_origin* o = &s->origin;
+  o->top = top;
   struct task_struct* self = current_task();
   u32 tid = tid_of(self);
   o->queue_ns = bpf_ktime_get_boot_ns();
@@ -515,16 +532,16 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->op = operation_of(o->opf, o->bytes);
   o->shares = 0;
   o->reason = 0;
+  note_place(s, device, bio);
   bool own = config.bio_pinned && (bio->bi_flags & config.bio_pinned);
   if (own || o->op == FB_OP_FLUSH || o->op == FB_OP_OTHER) {
     /* Direct IO and flushes blame the issuer, and that is the truth. */
     if (own && live.btrfs && o->op == FB_OP_WRITE) {
       /* ... who makes btrfs write metadata too. */
-      u32 part = bio->bi_bdev->bd_dev;
-      u32* fs = bpf_map_lookup_elem(&fs_of_device, &part);
+      u32 fs = btrfs_on(bio->bi_bdev->bd_dev);
       if (fs) {
         u32 act = intern_act(o->issuer_actor, o->issuer_stack);
-        ledger_add(*fs, 0, act, 1 + (o->bytes >> (config.page_shift & 31)), 0);
+        ledger_add(fs, 0, act, 1 + (o->bytes >> (config.page_shift & 31)), 0);
       }
     }
   } else if (o->op == FB_OP_READ) {
@@ -534,12 +551,13 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     if (task) o->reason = task->reason;
     struct bio___disk* old = (void*)bio;
     u32 part = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
+    s->walk.bio = key;
     s->walk.part = part;
     s->walk.watch = device->watch;
     s->walk.dev = part;
     if (live.btrfs) {
-      u32* fs = bpf_map_lookup_elem(&fs_of_device, &part);
-      if (fs) s->walk.dev = *fs;
+      u32 fs = btrfs_on(part);
+      if (fs) s->walk.dev = fs;
     }
     s->walk.inode_act = 0;
     s->walk.inode_tid = 0;
@@ -548,6 +566,8 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     s->walk.consume = 1;
     s->walk.journal = 0;
     s->walk.worker = s->actor.key.flags & FB_ACTOR_KTHREAD;
+    /* What a stacked device makes up by itself is for those who dirty the filesystem on it. */
+    if (o->top) s->walk.dev = o->top;
     if (task && task->commit_dev) {
       s->walk.consume = !task->logging;
       s->walk.journal = task->logging;
@@ -566,6 +586,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     o->share[0].confidence = FB_CONF_ISSUER;
     o->shares = 1;
   }
+  if (o->flags & FB_ORIGIN_STACKED) range_mark(o->dev, o->sector, o->bytes, key);
   if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
   leave(s);
   return 0;
@@ -586,7 +607,7 @@ static __noinline int just_queued(u64* ctx) {
   u64 key = 0;
   bpf_probe_read_kernel(&key, sizeof(key), ctx);
   const struct fb_origin* o = bio_find(key);
-  return o && !o->issue_ns && o->sector == bio->bi_iter.bi_sector &&
+  return o && !o->issue_ns && !(o->flags & FB_ORIGIN_LINKED) && o->sector == bio->bi_iter.bi_sector &&
          o->bytes == bio->bi_iter.bi_size && bpf_ktime_get_boot_ns() - o->queue_ns < SEEN_NS;
 }
 SEC("tp_btf/block_bio_queue")
@@ -599,7 +620,10 @@ int block_bio_queue_again(u64* ctx) {
 static __always_inline int on_split(struct bio* front) {
   struct scratch* s = enter();
   if (!s) return 0;
-  struct fb_origin* parent = bio_find(plain_address(s, front->bi_private));
+  /* A stacked device may announce the rest of a bio that goes on under its old address: that has no
+   * parent. */
+  u64 above = plain_address(s, front->bi_private);
+  struct fb_origin* parent = above ? bio_find(above) : 0;
   if (!parent) {
     leave(s);
     return 0;
@@ -632,8 +656,14 @@ static __always_inline int on_split(struct bio* front) {
       parent->share[i].bytes -= part;
       left -= part;
     }
+    bool noted = parent->flags & FB_ORIGIN_STACKED;
+    if (noted) range_mark(parent->dev, parent->sector, parent->bytes, 0);
     parent->bytes -= bytes;
     parent->sector += bytes / 512;
+    if (noted) {
+      range_mark(parent->dev, parent->sector, parent->bytes, above);
+      range_mark(o->dev, o->sector, bytes, plain_address(s, front));
+    }
     u64 key = plain_address(s, front);
     forget_old_bio(key);
     if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
@@ -645,6 +675,23 @@ SEC("tp_btf/block_split")
 int block_split(u64* ctx) { return on_split((struct bio*)ctx[0]); }
 SEC("tp_btf/block_split")
 int block_split_q(u64* ctx) { return on_split((struct bio*)ctx[1]); }
+
+/* --- Stacked devices: see layer.bpf.h --- */
+
+static __always_inline int on_remap(struct bio* bio, u32 dev, u64 from) {
+  /* Partitions are announced here as well; they are no devices of ours. */
+  const struct fb_device* device = device_of(dev);
+  if (!device || !(device->flags & FB_DEVICE_BIOS)) return 0;
+  struct scratch* s = enter();
+  if (!s) return 0;
+  link_bio(s->level, plain_address(s, bio), dev, from);
+  leave(s);
+  return 0;
+}
+SEC("tp_btf/block_bio_remap")
+int block_bio_remap(u64* ctx) { return on_remap((struct bio*)ctx[0], ctx[1], ctx[2]); }
+SEC("tp_btf/block_bio_remap")
+int block_bio_remap_q(u64* ctx) { return on_remap((struct bio*)ctx[1], ctx[2], ctx[3]); }
 
 /* The bios of a request after its first. */
 __noinline int issue_merged(u64 bio, u64 now) {
@@ -751,7 +798,9 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
       trace_io(o, &end, now, (u64)request_bytes | ((u64)(flags >> 16) << 32));
   }
   charge_origin(o, &end, bio, true);
+  u32 origin_flags = o->flags;
   bio_remove(bio);
+  if (origin_flags & FB_ORIGIN_DOUBLE) complete_stacked(bio + 1, error, now);
   return 1;
 }
 
@@ -820,6 +869,16 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
   }
   return 0;
 }
+SEC("tp_btf/block_bio_complete")
+int block_bio_complete(u64* ctx) {
+  struct bio* bio = (struct bio*)ctx[1];
+  u64 key = 0; /* the same address as a number */
+  bpf_probe_read_kernel(&key, sizeof(key), &ctx[1]);
+  u32 status = bio->bi_status;
+  complete_stacked(key, status, bpf_ktime_get_boot_ns());
+  return 0;
+}
+
 SEC("tp_btf/block_rq_complete")
 int block_rq_complete(u64* ctx) {
   return on_complete((struct request*)ctx[0], (u32)ctx[1], (u32)ctx[2]);

@@ -198,6 +198,15 @@ struct fb_journal {
 /* --- IOs on their way --- */
 #define FB_SHARES 8
 
+/* fb_origin.flags. LINKED: a device above made this bio, and it is not yet queued below. KNOWN: whose
+ * it is came with it. STACKED: `dev` makes no requests; it ends with the bio. DOUBLE: the very bio
+ * that the device above got: the origin there is at its address + 1. */
+#define FB_ORIGIN_LINKED 1u
+#define FB_ORIGIN_KNOWN 2u
+#define FB_ORIGIN_STACKED 4u
+#define FB_ORIGIN_DOUBLE 8u
+#define FB_ORIGIN_BELOW 16u /* `top` holds */
+
 struct fb_share {
   fb_u32 act; /* 0 = the issuer (confidence issuer) or nobody (lost) */
   fb_u32 bytes;
@@ -227,15 +236,17 @@ struct fb_origin {
   fb_u32 issuer_actor;
   fb_u32 issuer_stack;
   fb_u32 file;
-  fb_u32 requeues;
+  fb_u16 requeues;
+  fb_u16 flags;
   fb_u8 op;
   fb_u8 reason;
   fb_u8 shares;
-  fb_u8 reserved;
+  fb_u8 part; /* number of the partition; 0 = the whole disk, or not known */
   struct fb_share share[FB_SHARES];
   fb_u64 sector;
   fb_u32 opf; /* bi_opf */
   fb_u32 issuer_tid;
+  fb_u32 top; /* the top-most device that this came through; see flags */
   struct fb_end end; /* only where there are several shares */
 } __attribute__((aligned(FB_CACHE_LINE)));
 
@@ -261,7 +272,8 @@ struct fb_row_key {
   fb_u8 op;
   fb_u8 confidence;
   fb_u8 reason;
-  fb_u8 reserved;
+  fb_u8 part;
+  fb_u32 top; /* as in fb_origin */
 };
 
 struct fb_row {
@@ -303,6 +315,31 @@ struct fb_device {
   fb_u32 index;   /* into the lost array, times FB_OP_COUNT */
   fb_u32 watched; /* 0: bios already on their way still count */
   fb_u32 watch;   /* grows each time the disk is watched anew */
+  fb_u32 flags;
+  fb_u32 upper; /* the top-most device on this whole disk; `dev` = one of several; 0 = none */
+};
+
+/* fb_device.flags. BIOS: makes no requests; its IOs are bios from beginning to end. PARITY: what it
+ * writes below is not only what it was given (RAID 4, 5, 6). */
+#define FB_DEVICE_BIOS 1u
+#define FB_DEVICE_PARITY 2u
+
+/*
+ * Bios of stacked devices by the sectors they cover, for those that look for the bio they were made
+ * from: blocks of 2^level sectors, as few as cover the bio.
+ */
+#define FB_RANGE_LEVELS 24
+
+struct fb_range_key {
+  fb_u32 dev;
+  fb_u32 level;
+  fb_u64 at; /* sector >> level */
+};
+
+struct fb_range {
+  fb_u64 bio; /* 0 = several, and not known which */
+  fb_u32 holders;
+  fb_u32 epoch;
 };
 
 static inline fb_u32 fb_device_place(fb_u32 dev, fb_u32 probe) {
@@ -352,6 +389,7 @@ struct fb_trace {
   X(bio_expired)     /* a bio never ended through a request */                            \
   X(bio_unknown)     /* an IO ended whose beginning was not seen */                       \
   X(bio_resized)     /* an IO ended with another size than it began with */               \
+  X(range_nomem)     /* no room to note where a stacked device's IO lies */              \
   X(bvec_cut)        /* a bio with more segments than are looked at */                    \
   X(share_overflow)  /* more dirtiers in one bio than shares */                           \
   X(ledger_overflow) /* more participants in a transaction than a ledger holds */         \
@@ -400,6 +438,7 @@ struct fb_live {
   fb_u32 btrfs;  /* a btrfs was seen; set by the programs */
   fb_u32 spilled; /* a bio went to the hash map; set by the programs */
   fb_u32 task_spilled; /* a thread's state did; set by the programs */
+  fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

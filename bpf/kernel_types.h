@@ -70,6 +70,15 @@ struct block_device {
   u32 bd_dev;
   struct gendisk *bd_disk;
 };
+struct block_device___partno { /* 5.11 to 6.9 */
+  u8 bd_partno;
+};
+typedef struct {
+  int counter;
+} atomic_t;
+struct block_device___flags { /* from 6.10 on: in the lowest byte */
+  atomic_t __bd_flags;
+};
 struct bvec_iter {
   u64 bi_sector;
   unsigned int bi_size;
@@ -89,11 +98,19 @@ struct bio {
   struct block_device *bi_bdev;
   unsigned int bi_opf;
   unsigned short bi_flags;
+  u8 bi_status;
   struct bvec_iter bi_iter;
   void *bi_end_io;
   void *bi_private;
   unsigned short bi_vcnt;
   struct bio_vec *bi_io_vec;
+  struct blkcg_gq *bi_blkg;
+};
+struct blkcg {
+  struct cgroup_subsys_state css;
+};
+struct blkcg_gq {
+  struct blkcg *blkcg;
 };
 struct bio___disk { /* before 5.12 */
   struct gendisk *bi_disk;

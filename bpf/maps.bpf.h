@@ -84,6 +84,8 @@ FB_HASH(rows1, struct fb_row_key, struct fb_row, 1024);
 FB_ARRAY(lost, struct fb_lost, FB_MAX_DEVICES* FB_OP_COUNT);
 FB_ARRAY(devices, struct fb_device, FB_DEVICE_PLACES);
 
+FB_HASH(ranges, struct fb_range_key, struct fb_range, 16384);
+
 FB_HASH(journals, u32, struct fb_journal, 1024);
 
 /* Which filesystem logs its buffers on a block device now (xfs): a mark made of its id. */
@@ -203,6 +205,7 @@ struct scratch {
   /* The walk over the pages or blocks of one bio. */
   struct {
     struct fb_page_key key;
+    u64 bio;             /* its address */
     u64 at;              /* byte on the disk */
     struct fb_block run; /* what the last run_bytes of metadata belong to */
     u32 unknown;         /* metadata bytes without a dirtier so far */

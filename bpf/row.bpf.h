@@ -33,8 +33,7 @@ static __always_inline struct fb_row* row_get(const struct fb_row_key* key) {
 /* The copy of a row that belongs to this CPU alone; 0 if others have taken its places. */
 static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) {
   const u64* words = (const void*)key;
-  const u32* last = (const void*)&words[3];
-  u64 mix = (words[0] ^ (words[1] << 5) ^ (words[2] << 9) ^ *last) * 0x9E3779B97F4A7C15ull;
+  u64 mix = (words[0] ^ (words[1] << 5) ^ (words[2] << 9) ^ words[3]) * 0x9E3779B97F4A7C15ull;
   mix ^= (words[0] >> 32) ^ words[2];
   mix *= 0x9E3779B97F4A7C15ull;
   u32 base = (bpf_get_smp_processor_id() * 2 + (live.active & 1)) * config.hot_rows;
@@ -49,7 +48,7 @@ static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) 
     }
     const u64* there = (const void*)&hot->key;
     if (there[0] == words[0] && there[1] == words[1] && there[2] == words[2] &&
-        *(const u32*)&there[3] == *last)
+        there[3] == words[3])
       return &hot->row;
   }
   return 0;
@@ -87,7 +86,9 @@ static __always_inline int charge_share(const struct fb_origin* o, const struct 
                            .file = o->file,
                            .op = o->op,
                            .confidence = share->confidence,
-                           .reason = o->reason};
+                           .reason = o->reason,
+                           .part = o->part,
+                           .top = o->flags & FB_ORIGIN_BELOW ? o->top : 0};
   if (share->act) {
     struct fb_act* act = act_of(share->act);
     if (act) {

@@ -18,8 +18,8 @@ absl::Status InFlag(const char* flag, const absl::Status& status) {
 void AddFilterFlags(CLI::App* command, FilterFlags* flags) {
   command
       ->add_option("--by", flags->by,
-                   "group by any list of host, comm, cgroup, device, op, intent, reason, file, "
-                   "confidence")
+                   "group by any list of host, comm, cgroup, device, partition, top-device, op, "
+                   "intent, reason, file, confidence")
       ->check([](const std::string& list) -> std::string {
         const bool empty = list.find_first_not_of(" ,") == std::string::npos;
         return empty ? "the list is empty" : "";
@@ -42,7 +42,13 @@ void AddFilterFlags(CLI::App* command, FilterFlags* flags) {
         ->allow_extra_args(false);
   };
   list("--comm", &flags->comms, "only these programs");
-  list("--device", &flags->devices, "only these devices");
+  list("--device", &flags->devices,
+       "only these devices: kernel name, partition, dm or md name, or persistent id");
+  command
+      ->add_option("--layer", flags->layer,
+                   "of stacked devices (LVM, dm-crypt, md): top, where IO enters [default]; leaf, "
+                   "the disks; any, each device that it passes [default with --device]")
+      ->type_name("LAYER");
   list("--op", &flags->operations, "only read, write, discard, write-zeroes, flush, ...");
   list("--intent", &flags->intents, "only these intents (hex id or unique prefix)");
   list("--reason", &flags->reasons, "only these writeback reasons (sync, background, ...)");
@@ -80,6 +86,11 @@ absl::Status ParseFilter(const FilterFlags& flags, v1::Filter* filter) {
     auto confidence = ParseConfidence(word);
     if (!confidence.ok()) return InFlag("--confidence", confidence.status());
     filter->add_confidences(*confidence);
+  }
+  if (!flags.layer.empty()) {
+    auto layer = ParseLayer(flags.layer);
+    if (!layer.ok()) return InFlag("--layer", layer.status());
+    filter->set_layer(*layer);
   }
   filter->set_cgroup_regex(flags.cgroup);
   filter->set_file_regex(flags.file);

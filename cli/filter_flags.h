@@ -20,7 +20,7 @@ struct FilterFlags {
   bool dirtier = false;  // the default, said aloud
   std::string order = "bytes";
   std::vector<std::string> comms, devices, operations, intents, reasons, confidences;
-  std::string cgroup, file;
+  std::string cgroup, file, layer;
 };
 
 void AddFilterFlags(CLI::App* command, FilterFlags* flags);

@@ -36,12 +36,29 @@ void AddDimension(const v1::DimensionValue& value, Json* out) {
             std::to_string(value.file().fs_major()) + ":" + std::to_string(value.file().fs_minor());
       }
       break;
+    case v1::DIMENSION_DEVICE:
+    case v1::DIMENSION_PARTITION:
+      if (value.has_device()) (*out)[name + "_info"] = DeviceJson(value.device());
+      break;
     default:
       break;
   }
 }
 
 }  // namespace
+
+Json DeviceJson(const v1::Device& device) {
+  auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+  Json json;
+  json["disk"] = text(device.disk());
+  json["alias"] = text(device.alias());
+  json["model"] = text(device.model());
+  json["persistent_id"] = text(device.persistent_id());
+  json["rotational"] = device.has_rotational() ? Json(device.rotational()) : Json();
+  json["stacked"] = device.stacked();
+  json["lower"] = std::vector<std::string>(device.lower().begin(), device.lower().end());
+  return json;
+}
 
 std::string Hex(const std::string& bytes) { return absl::BytesToHexString(bytes); }
 
@@ -78,6 +95,8 @@ Json SummaryJson(const v1::Summary& s) {
     auto at = s.bytes_by_confidence().find(name);
     json["bytes_by_confidence"][name] = at == s.bytes_by_confidence().end() ? 0 : at->second;
   }
+  json["layer"] = LayerName(s.layer());
+  json["stacked_devices"] = s.stacked_devices();
   json["gaps_total"] = s.gaps_total();
   json["gaps"] = Json::array();
   for (const v1::HostGap& gap : s.gaps()) {

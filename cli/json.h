@@ -17,6 +17,8 @@ namespace fleetblame::cli {
 using Json = nlohmann::ordered_json;
 
 Json SummaryJson(const v1::Summary& summary);
+// Absent values are null.
+Json DeviceJson(const v1::Device& device);
 Json HistogramJson(const v1::Histogram& histogram);
 Json MetricsJson(const v1::Metrics& metrics);
 // One member for each dimension, named as after --by ("comm": "postgres").

@@ -34,6 +34,13 @@ constexpr Word<v1::Dimension> kDimensions[] = {
     {"reason", v1::DIMENSION_REASON},
     {"file", v1::DIMENSION_FILE},
     {"confidence", v1::DIMENSION_CONFIDENCE},
+    {"partition", v1::DIMENSION_PARTITION},
+    {"top-device", v1::DIMENSION_TOP_DEVICE},
+};
+constexpr Word<v1::Layer> kLayers[] = {
+    {"top", v1::LAYER_TOP},
+    {"leaf", v1::LAYER_LEAF},
+    {"any", v1::LAYER_ANY},
 };
 constexpr Word<v1::OrderBy> kOrders[] = {
     {"bytes", v1::ORDER_BY_BYTES},           {"ios", v1::ORDER_BY_IOS},
@@ -77,6 +84,10 @@ absl::StatusOr<v1::Confidence> ParseConfidence(std::string_view word) {
 }
 absl::StatusOr<v1::Dimension> ParseDimension(std::string_view word) {
   return Find<v1::Dimension>(kDimensions, "dimension", word);
+}
+std::string_view LayerName(v1::Layer v) { return NameOf<v1::Layer>(kLayers, v); }
+absl::StatusOr<v1::Layer> ParseLayer(std::string_view word) {
+  return Find<v1::Layer>(kLayers, "layer", word);
 }
 absl::StatusOr<v1::OrderBy> ParseOrder(std::string_view word) {
   return Find<v1::OrderBy>(kOrders, "order", word);

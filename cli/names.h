@@ -24,6 +24,8 @@ std::string_view DimensionName(v1::Dimension dimension);
 absl::StatusOr<v1::Operation> ParseOperation(std::string_view word);
 absl::StatusOr<v1::Confidence> ParseConfidence(std::string_view word);
 absl::StatusOr<v1::Dimension> ParseDimension(std::string_view word);
+std::string_view LayerName(v1::Layer v);
+absl::StatusOr<v1::Layer> ParseLayer(std::string_view word);
 absl::StatusOr<v1::OrderBy> ParseOrder(std::string_view word);
 
 }  // namespace fleetblame::cli

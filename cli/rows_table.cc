@@ -98,6 +98,9 @@ std::string DimensionText(const v1::DimensionValue& value) {
     if (!value.modifier().empty()) absl::StrAppend(&text, " (", value.modifier(), ")");
     return text;
   }
+  if (!value.device().alias().empty() && value.device().alias() != value.text()) {
+    return absl::StrCat(value.text(), " (", value.device().alias(), ")");
+  }
   if (!value.text().empty()) return value.text();
   if (value.dimension() == v1::DIMENSION_FILE && value.file().inode() != 0) {
     return absl::StrCat("inode ", value.file().inode());

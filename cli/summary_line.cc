@@ -34,6 +34,19 @@ std::string Blame(const v1::Summary& summary) {
   return absl::StrCat("blame: ", absl::StrJoin(parts, ", "));
 }
 
+// Which of the layers of stacked devices was summed, where that makes a difference.
+std::string LayerText(const v1::Summary& summary) {
+  if (!summary.stacked_devices()) return "";
+  switch (summary.layer()) {
+    case v1::LAYER_LEAF:
+      return " · on the disks (--layer leaf)";
+    case v1::LAYER_ANY:
+      return " · on every layer of stacked devices (--layer any)";
+    default:
+      return " · top-most devices (--layer top)";
+  }
+}
+
 // Only the time of day when the range ends today: that is what a person compares with a clock.
 std::string EndTime(uint64_t unix_ns) {
   absl::Time end = absl::FromUnixNanos(static_cast<int64_t>(unix_ns));
@@ -75,12 +88,12 @@ std::string SummaryLines(const v1::Summary& s, const Terminal& terminal) {
   std::vector<std::string> warnings(s.warnings().begin(), s.warnings().end());
   if (!s.gaps().empty()) warnings.push_back(GapDetails(s));
   if (!s.skewed_hosts().empty()) warnings.push_back(SkewDetails(s));
-  std::string out =
-      absl::StrCat(HumanSpan(s.end_unix_ns() - std::min(s.start_unix_ns(), s.end_unix_ns())),
-                   " to ", EndTime(s.end_unix_ns()), " · ", HumanCount(s.hosts_with_data()), " of ",
-                   HumanCount(s.hosts_matched()), s.hosts_matched() == 1 ? " host" : " hosts",
-                   " · written ", HumanBytes(static_cast<double>(s.written_bytes())), ", read ",
-                   HumanBytes(static_cast<double>(s.read_bytes())), " · ", Blame(s), "\n");
+  std::string out = absl::StrCat(
+      HumanSpan(s.end_unix_ns() - std::min(s.start_unix_ns(), s.end_unix_ns())), " to ",
+      EndTime(s.end_unix_ns()), " · ", HumanCount(s.hosts_with_data()), " of ",
+      HumanCount(s.hosts_matched()), s.hosts_matched() == 1 ? " host" : " hosts", " · written ",
+      HumanBytes(static_cast<double>(s.written_bytes())), ", read ",
+      HumanBytes(static_cast<double>(s.read_bytes())), " · ", Blame(s), LayerText(s), "\n");
   for (const std::string& warning : warnings) {
     std::string line = absl::StrCat("! ", Printable(warning));
     absl::StrAppend(&out, terminal.colour ? absl::StrCat("\x1b[33m", line, "\x1b[0m") : line, "\n");

@@ -26,6 +26,7 @@ constexpr Known kKnown[] = {
     {"bio_expired", LossMeaning::kNote},
     {"bio_unknown", LossMeaning::kNote},
     {"bio_resized", LossMeaning::kNote},
+    {"range_nomem", LossMeaning::kNote},
     {"bvec_cut", LossMeaning::kNote},
     {"share_overflow", LossMeaning::kNote},
     {"ledger_overflow", LossMeaning::kNote},

@@ -13,6 +13,7 @@ constexpr int kMaxFrames = 256;
 constexpr int kMaxVariants = 16;
 constexpr size_t kMaxSymbolBytes = 1024;
 constexpr size_t kMaxNameBytes = 256;
+constexpr int kMaxLowerDevices = 64;
 constexpr size_t kMaxPathBytes = 4096;
 
 absl::Status Bad(const char* kind, uint32_t number, absl::string_view what) {
@@ -66,8 +67,13 @@ absl::Status CheckActor(uint32_t number, const v1::Actor& actor) {
 absl::Status CheckDevice(uint32_t number, const v1::Device& device) {
   if (device.name().empty()) return Bad("device", number, "no name");
   if (device.name().size() > kMaxNameBytes || device.disk().size() > kMaxNameBytes ||
-      device.model().size() > kMaxNameBytes || device.persistent_id().size() > kMaxNameBytes) {
+      device.model().size() > kMaxNameBytes || device.persistent_id().size() > kMaxNameBytes ||
+      device.top().size() > kMaxNameBytes || device.alias().size() > kMaxNameBytes) {
     return Bad("device", number, "a text is too long");
+  }
+  if (device.lower_size() > kMaxLowerDevices) return Bad("device", number, "too many lower ones");
+  for (const std::string& lower : device.lower()) {
+    if (lower.size() > kMaxNameBytes) return Bad("device", number, "a text is too long");
   }
   return absl::OkStatus();
 }

@@ -4,9 +4,12 @@
 // and confidences come from the rows, as everywhere.
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include "aggregator/query/dimension_text.h"
 #include "aggregator/query/group_scan.h"
 #include "aggregator/query/handlers.h"
 
@@ -21,6 +24,60 @@ uint64_t Badness(const v1::CoverageSample& s) {
   uint64_t off =
       explained > s.kernel_bytes() ? explained - s.kernel_bytes() : s.kernel_bytes() - explained;
   return off + s.lost_bytes();
+}
+
+// In which of the kernel's directions an operation is counted; unspecified: in none.
+v1::Operation DirectionOf(v1::Operation operation) {
+  switch (operation) {
+    case v1::OPERATION_READ:
+    case v1::OPERATION_DISCARD:
+      return operation;
+    case v1::OPERATION_WRITE:
+    case v1::OPERATION_WRITE_ZEROES:
+    case v1::OPERATION_SECURE_ERASE:
+      return v1::OPERATION_WRITE;
+    default:
+      return v1::OPERATION_UNSPECIFIED;
+  }
+}
+
+// Host, device and direction of a row of the answer.
+using BookKey = std::tuple<HostNumber, NameId, v1::Operation>;
+
+// How well the bytes of each row are blamed: from the rows of its host, on whatever layer.
+absl::Status FillConfidences(QueryRun& run, QueryFrame* frame, const ScanPlan& plan,
+                             const std::map<BookKey, v1::CoverageResponse::Row*>& rows) {
+  if (rows.empty()) return absl::OkStatus();
+  v1::Filter every_layer;
+  every_layer.set_layer(v1::LAYER_ANY);
+  auto filter = RowFilter::Compile(every_layer, v1::SIDE_DIRTIER, *run.view, frame->names());
+  if (!filter.ok()) return filter.status();
+  const Grouping grouping(
+      {v1::DIMENSION_HOST, v1::DIMENSION_DEVICE, v1::DIMENSION_OPERATION, v1::DIMENSION_CONFIDENCE},
+      v1::SIDE_DIRTIER);
+  GroupQuery query;
+  query.grouping = &grouping;
+  query.filter = &*filter;
+  query.plan.range = plan.range;
+  for (const auto& [key, row] : rows) {
+    const HostNumber host = std::get<0>(key);
+    if (query.plan.only_hosts.empty() || query.plan.only_hosts.back() != host) {
+      query.plan.only_hosts.push_back(host);
+    }
+  }
+  query.histograms = false;
+  query.limit = std::numeric_limits<size_t>::max();
+  absl::StatusOr<GroupResult> result = RunGroups(frame->env(), frame->names(), query);
+  if (!result.ok()) return result.status();
+  for (const RankedGroup& group : result->ranking.top) {
+    const auto& parts = group.key.parts;
+    auto at = rows.find({parts[0], parts[1], DirectionOf(static_cast<v1::Operation>(parts[2]))});
+    if (at == rows.end()) continue;
+    const std::string name = ConfidenceText(static_cast<v1::Confidence>(parts[3]));
+    (*at->second->mutable_bytes_by_confidence())[name.empty() ? "unknown" : name] +=
+        group.group.total.sums.bytes;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -53,6 +110,7 @@ absl::Status Coverage(QueryRun& run, const v1::CoverageRequest& request,
     };
     return rank(a) < rank(b);
   });
+  std::map<BookKey, v1::CoverageResponse::Row*> by_key;
   for (const StoredCoverage& c : *books) {
     if (static_cast<size_t>(response->rows_size()) == *limit) break;
     v1::CoverageResponse::Row* row = response->add_rows();
@@ -61,13 +119,18 @@ absl::Status Coverage(QueryRun& run, const v1::CoverageRequest& request,
       row->set_hostname(host->hostname);
     }
     row->set_device((*frame)->names()->Text((*frame)->names()->DeviceName(c.device)));
+    if (auto device = (*frame)->names()->Device(c.device); device != nullptr) {
+      *row->mutable_device_info() = *device;
+    }
     row->set_direction(c.sample.direction());
     row->set_recorded_bytes(c.sample.recorded_bytes());
     row->set_lost_bytes(c.sample.lost_bytes());
     row->set_kernel_bytes(c.sample.kernel_bytes());
     row->set_recorded_ios(c.sample.recorded_ios());
     row->set_kernel_ios(c.sample.kernel_ios());
+    by_key[{c.host, (*frame)->names()->DeviceName(c.device), c.sample.direction()}] = row;
   }
+  if (absl::Status s = FillConfidences(run, frame->get(), query.plan, by_key); !s.ok()) return s;
   response->set_omitted(books->size() - static_cast<size_t>(response->rows_size()));
   return (*frame)->Summarize(result->facts, result->totals, response->mutable_summary());
 }

@@ -22,7 +22,11 @@ class IntentWorker : public BlockWorker {
  public:
   IntentWorker(IntentNumber intent, const Groupings& groupings, bool hosts_in_order, Names* names,
                QueryContext* context)
-      : intent_(intent), context_(context), total_(hosts_in_order), issued_(hosts_in_order) {
+      : intent_(intent),
+        context_(context),
+        tester_(&top_layer_, names),
+        total_(hosts_in_order),
+        issued_(hosts_in_order) {
     for (size_t i = 0; i < groupings.size(); ++i) {
       keys_.emplace_back(&groupings[i], names);
       tables_.emplace_back(hosts_in_order);
@@ -34,7 +38,7 @@ class IntentWorker : public BlockWorker {
     while (reader.Next(&row_, false)) {
       const bool dirtier = row_.dirtier_intent == intent_;
       const bool issuer = row_.issuer_intent == intent_;
-      if (!dirtier && !issuer) continue;
+      if ((!dirtier && !issuer) || !tester_.Passes(row_)) continue;
       totals_.Add(row_);
       const RowHistograms histograms(reader);
       const HostNumber host = block.host;
@@ -47,6 +51,7 @@ class IntentWorker : public BlockWorker {
         }
       }
     }
+    totals_.Note(tester_);
     return true;
   }
 
@@ -65,6 +70,8 @@ class IntentWorker : public BlockWorker {
  private:
   IntentNumber intent_;
   QueryContext* context_;
+  const RowFilter top_layer_;
+  RowFilter::Tester tester_;
   Totals totals_;
   GroupTable total_;
   GroupTable issued_;

@@ -32,6 +32,7 @@ class GroupWorker : public BlockWorker {
       const RowHistograms* use = histograms ? &found : nullptr;
       if (!table_.Add(keys_.Make(block.host, row_), block.host, row_, use, context_)) return false;
     }
+    totals_.Note(tester_);
     if (table_.size() > query_->lean_groups) lean_->store(true, std::memory_order_relaxed);
     return true;
   }
@@ -131,6 +132,8 @@ absl::Status ReadHistograms(const ScanEnv& env, Names* names, const GroupQuery& 
 
 void Totals::Merge(const Totals& other) {
   sums.Merge(other.sums);
+  layer = other.layer;
+  stacked_devices |= other.stacked_devices;
   for (size_t i = 0; i < bytes_by_confidence.size(); ++i) {
     bytes_by_confidence[i] += other.bytes_by_confidence[i];
   }

@@ -35,7 +35,14 @@ inline constexpr size_t kLeanGroups = 20'000;
 struct Totals {
   Sums sums;
   std::array<uint64_t, v1::Confidence_ARRAYSIZE> bytes_by_confidence{};
+  v1::Layer layer = v1::LAYER_TOP;
+  bool stacked_devices = false;
 
+  // Which rows they are that were added.
+  void Note(const RowFilter::Tester& tester) {
+    layer = tester.layer();
+    stacked_devices |= tester.stacked_devices();
+  }
   void Add(const BlockRow& row) {
     sums.Add(row);
     bytes_by_confidence[static_cast<size_t>(row.confidence)] += row.bytes;

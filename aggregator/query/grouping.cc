@@ -12,10 +12,15 @@
 namespace fleetblame::aggregator {
 namespace {
 
+bool IsDevice(v1::Dimension dimension) {
+  return dimension == v1::DIMENSION_DEVICE || dimension == v1::DIMENSION_PARTITION ||
+         dimension == v1::DIMENSION_TOP_DEVICE;
+}
+
 // Whether the key part is a NameId of a text.
 bool IsText(v1::Dimension dimension) {
   return dimension == v1::DIMENSION_COMM || dimension == v1::DIMENSION_CGROUP ||
-         dimension == v1::DIMENSION_DEVICE || dimension == v1::DIMENSION_REASON;
+         IsDevice(dimension) || dimension == v1::DIMENSION_REASON;
 }
 
 }  // namespace
@@ -33,6 +38,10 @@ absl::StatusOr<Grouping> Grouping::Make(const google::protobuf::RepeatedField<in
           absl::StrCat("by: dimension ", DimensionText(dimension), " stands there twice"));
     }
     dimensions.push_back(dimension);
+  }
+  if (dimensions.size() > kMaxDimensions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("by: at most ", kMaxDimensions, " dimensions are taken at once"));
   }
   return Grouping(std::move(dimensions), side);
 }
@@ -95,6 +104,7 @@ absl::StatusOr<std::vector<v1::DimensionValue>> Grouping::Describe(const GroupKe
       }
       default:
         value.set_text(names->Text(part));
+        if (IsDevice(by_[i]) && part != 0) *value.mutable_device() = names->DeviceOf(part);
         break;
     }
     values.push_back(std::move(value));
@@ -136,6 +146,13 @@ GroupKey KeyMaker::Make(HostNumber host, const BlockRow& row) {
         break;
       case v1::DIMENSION_DEVICE:
         part = devices_.Get(row.device, [this](uint32_t n) { return names_->DeviceName(n); });
+        break;
+      case v1::DIMENSION_PARTITION:
+        part = partitions_.Get(row.device, [this](uint32_t n) { return names_->PartitionName(n); });
+        break;
+      case v1::DIMENSION_TOP_DEVICE:
+        part =
+            top_devices_.Get(row.device, [this](uint32_t n) { return names_->TopDeviceName(n); });
         break;
       case v1::DIMENSION_OPERATION:
         part = static_cast<uint32_t>(row.operation);

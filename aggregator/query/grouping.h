@@ -89,6 +89,8 @@ class KeyMaker {
   Memo<NameId, kUnknown> comms_;
   Memo<NameId, kUnknown> cgroups_;
   Memo<NameId, kUnknown> devices_;
+  Memo<NameId, kUnknown> partitions_;
+  Memo<NameId, kUnknown> top_devices_;
   Memo<NameId, kUnknown> reasons_;
   Memo<NameId, kUnknown> files_;
 };

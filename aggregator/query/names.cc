@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aggregator/query/names.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace fleetblame::aggregator {
@@ -29,10 +31,68 @@ NameId Names::Cgroup(ActorNumber actor) {
 }
 
 NameId Names::DeviceName(DeviceNumber device) {
-  if (device == 0) return 0;
+  auto d = Device(device);
+  if (d == nullptr) return 0;
+  return NoteDevice(d->disk().empty() ? d->name() : d->disk(), *d);
+}
+
+NameId Names::PartitionName(DeviceNumber device) {
+  auto d = Device(device);
+  return d == nullptr ? 0 : NoteDevice(d->name(), *d);
+}
+
+NameId Names::TopDeviceName(DeviceNumber device) {
+  auto d = Device(device);
+  if (d == nullptr) return 0;
+  return d->top().empty() ? DeviceName(device) : Intern(d->top());
+}
+
+std::shared_ptr<const v1::Device> Names::Device(DeviceNumber device) {
+  if (device == 0) return nullptr;
   auto d = cache_->Device(*view_, device);
-  if (!d.ok()) return CountMissing(), 0;
-  return Intern((*d)->name());
+  if (!d.ok()) return CountMissing(), nullptr;
+  return *std::move(d);
+}
+
+NameId Names::NoteDevice(std::string_view name, const v1::Device& device) {
+  const NameId id = Intern(name);
+  v1::Device seen = device;
+  seen.clear_top();
+  if (name != seen.name()) {
+    // What is known of a partition holds for its disk, but for its number.
+    seen.set_name(std::string(name));
+    seen.clear_disk();
+    seen.clear_major();
+    seen.clear_minor();
+  }
+  absl::MutexLock lock(&mutex_);
+  auto [at, inserted] = devices_.try_emplace(id, seen);
+  if (inserted) return id;
+  v1::Device& common = at->second;
+  auto keep = [](const std::string& other, std::string* text) {
+    if (*text != other) text->clear();
+  };
+  keep(seen.disk(), common.mutable_disk());
+  keep(seen.model(), common.mutable_model());
+  keep(seen.persistent_id(), common.mutable_persistent_id());
+  keep(seen.alias(), common.mutable_alias());
+  if (common.major() != seen.major() || common.minor() != seen.minor()) {
+    common.clear_major();
+    common.clear_minor();
+  }
+  if (common.rotational() != seen.rotational()) common.clear_rotational();
+  if (common.lower_size() != seen.lower_size() ||
+      !std::equal(common.lower().begin(), common.lower().end(), seen.lower().begin())) {
+    common.clear_lower();
+  }
+  common.set_stacked(common.stacked() || seen.stacked());
+  return id;
+}
+
+v1::Device Names::DeviceOf(NameId name) const {
+  absl::MutexLock lock(&mutex_);
+  auto at = devices_.find(name);
+  return at == devices_.end() ? v1::Device() : at->second;
 }
 
 NameId Names::Modifier(IntentNumber intent) {

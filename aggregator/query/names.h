@@ -40,7 +40,15 @@ class Names {
 
   NameId Comm(ActorNumber actor);
   NameId Cgroup(ActorNumber actor);
+  // Of the whole disk / of the partition, or of the disk when none is known / of the top-most
+  // device that the IO came through.
   NameId DeviceName(DeviceNumber device);
+  NameId PartitionName(DeviceNumber device);
+  NameId TopDeviceName(DeviceNumber device);
+  // nullptr for 0 and for what the store does not have.
+  std::shared_ptr<const v1::Device> Device(DeviceNumber device);
+  // What all devices seen so far under this name have in common.
+  v1::Device DeviceOf(NameId name) const;
   NameId Modifier(IntentNumber intent);
   std::string Path(FileNumber file);
 
@@ -65,6 +73,8 @@ class Names {
     bool several = false;
   };
 
+  NameId NoteDevice(std::string_view name, const v1::Device& device);
+
   const ReadView* const view_;
   DefinitionCache* const cache_;
   mutable absl::Mutex mutex_;
@@ -72,6 +82,7 @@ class Names {
   std::deque<std::string> texts_ ABSL_GUARDED_BY(mutex_) = {""};
   absl::flat_hash_map<std::string, NameId> file_ids_ ABSL_GUARDED_BY(mutex_);
   std::deque<Files> files_ ABSL_GUARDED_BY(mutex_) = {Files()};
+  absl::flat_hash_map<NameId, v1::Device> devices_ ABSL_GUARDED_BY(mutex_);
   uint64_t missing_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

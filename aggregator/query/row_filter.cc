@@ -16,6 +16,10 @@ constexpr size_t kMaxRegexBytes = 1024;
 constexpr int64_t kRegexMemoryBytes = 4 << 20;
 constexpr uint8_t kYes = 1;
 constexpr uint8_t kNo = 2;
+// Where a device stands, plus 1 (0 is "not looked at").
+constexpr uint8_t kPlain = 1;
+constexpr uint8_t kBelow = 2;    // the IO is counted further up too
+constexpr uint8_t kStacked = 4;  // and further down
 
 absl::Status CheckCount(int count, const char* field) {
   if (count <= kMaxFilterValues) return absl::OkStatus();
@@ -65,6 +69,16 @@ absl::StatusOr<RowFilter> RowFilter::Compile(const v1::Filter& filter, v1::Side 
   }
   RowFilter out;
   out.issuer_ = side == v1::SIDE_ISSUER;
+  if (!v1::Layer_IsValid(filter.layer())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("filter.layer: there is no layer ", static_cast<int>(filter.layer())));
+  }
+  if (filter.layer() != v1::LAYER_UNSPECIFIED) {
+    out.layer_ = filter.layer();
+  } else if (filter.devices_size() > 0) {
+    // Who names a device means what that device did.
+    out.layer_ = v1::LAYER_ANY;
+  }
   InternAll(filter.comms(), names, &out.comms_);
   InternAll(filter.devices(), names, &out.devices_);
   InternAll(filter.reasons(), names, &out.reasons_);
@@ -101,8 +115,22 @@ absl::StatusOr<RowFilter> RowFilter::Compile(const v1::Filter& filter, v1::Side 
   return out;
 }
 
+bool RowFilter::Tester::InLayer(uint32_t number) {
+  const uint8_t place = layers_.Get(number, [this](uint32_t n) -> uint8_t {
+    auto device = names_->Device(n);
+    if (device == nullptr) return kPlain;
+    return kPlain | (device->top().empty() ? 0 : kBelow) | (device->stacked() ? kStacked : 0);
+  });
+  if (place == kPlain) return true;
+  stacked_devices_ = true;
+  if (filter_->layer_ == v1::LAYER_TOP) return (place & kBelow) == 0;
+  if (filter_->layer_ == v1::LAYER_LEAF) return (place & kStacked) == 0;
+  return true;
+}
+
 bool RowFilter::Tester::Passes(const BlockRow& row) {
   const RowFilter& f = *filter_;
+  if (!InLayer(row.device)) return false;
   if (f.all_pass_) return true;
   if (f.operations_ != 0 && (f.operations_ >> row.operation & 1) == 0) return false;
   if (f.confidences_ != 0 && (f.confidences_ >> row.confidence & 1) == 0) return false;
@@ -123,8 +151,14 @@ bool RowFilter::Tester::Passes(const BlockRow& row) {
     if (actors_.Get(f.issuer_ ? row.issuer_actor : row.dirtier_actor, test) == kNo) return false;
   }
   if (!f.devices_.empty()) {
-    auto test = [&](uint32_t device) {
-      return f.devices_.contains(names_->DeviceName(device)) ? kYes : kNo;
+    auto test = [&](uint32_t number) {
+      auto device = names_->Device(number);
+      if (device == nullptr) return f.devices_.contains(0) ? kYes : kNo;
+      for (const std::string* name :
+           {&device->name(), &device->disk(), &device->alias(), &device->persistent_id()}) {
+        if (!name->empty() && f.devices_.contains(names_->Intern(*name))) return kYes;
+      }
+      return kNo;
     };
     if (devices_.Get(row.device, test) == kNo) return false;
   }

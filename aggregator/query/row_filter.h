@@ -36,7 +36,7 @@ absl::StatusOr<std::shared_ptr<const re2::RE2>> CompileRegex(std::string_view re
 
 class RowFilter {
  public:
-  // Lets every row pass.
+  // Lets every row of the top-most layer pass.
   RowFilter() = default;
 
   static absl::StatusOr<RowFilter> Compile(const v1::Filter& filter, v1::Side side,
@@ -50,12 +50,19 @@ class RowFilter {
    public:
     Tester(const RowFilter* filter, Names* names) : filter_(filter), names_(names) {}
     bool Passes(const BlockRow& row);
+    v1::Layer layer() const { return filter_->layer_; }
+    // A row of a stacked device, or of one below, was among those that were tried.
+    bool stacked_devices() const { return stacked_devices_; }
 
    private:
+    bool InLayer(uint32_t device);
+
     const RowFilter* filter_;
     Names* names_;
     Memo<uint8_t, 0> actors_;
     Memo<uint8_t, 0> devices_;
+    Memo<uint8_t, 0> layers_;
+    bool stacked_devices_ = false;
     Memo<uint8_t, 0> reasons_;
     Memo<uint8_t, 0> files_;
   };
@@ -63,6 +70,7 @@ class RowFilter {
  private:
   bool all_pass_ = true;
   bool issuer_ = false;
+  v1::Layer layer_ = v1::LAYER_TOP;
   absl::flat_hash_set<NameId> comms_;
   absl::flat_hash_set<NameId> devices_;
   absl::flat_hash_set<NameId> reasons_;

@@ -25,8 +25,8 @@ constexpr size_t kMostIntentsToScan = 200;
 class SearchWorker : public BlockWorker {
  public:
   SearchWorker(const absl::flat_hash_map<IntentNumber, std::vector<uint32_t>>* wanted,
-               bool hosts_in_order, QueryContext* context)
-      : wanted_(wanted), context_(context), table_(hosts_in_order) {}
+               bool hosts_in_order, Names* names, QueryContext* context)
+      : wanted_(wanted), context_(context), tester_(&top_layer_, names), table_(hosts_in_order) {}
 
   bool OnBlock(const ScannedBlock& block) override {
     RowBlockReader reader(*block.rows);
@@ -34,12 +34,13 @@ class SearchWorker : public BlockWorker {
       const bool dirtier = wanted_->contains(row_.dirtier_intent);
       const bool issuer =
           row_.issuer_intent != row_.dirtier_intent && wanted_->contains(row_.issuer_intent);
-      if (!dirtier && !issuer) continue;
+      if ((!dirtier && !issuer) || !tester_.Passes(row_)) continue;
       totals_.Add(row_);
       const RowHistograms histograms(reader);
       if (dirtier && !Add(row_.dirtier_intent, block.host, histograms)) return false;
       if (issuer && !Add(row_.issuer_intent, block.host, histograms)) return false;
     }
+    totals_.Note(tester_);
     return true;
   }
 
@@ -55,6 +56,8 @@ class SearchWorker : public BlockWorker {
 
   const absl::flat_hash_map<IntentNumber, std::vector<uint32_t>>* wanted_;
   QueryContext* context_;
+  const RowFilter top_layer_;
+  RowFilter::Tester tester_;
   GroupTable table_;
   Totals totals_;
   BlockRow row_;
@@ -100,7 +103,7 @@ absl::Status SearchIntents(QueryRun& run, const v1::SearchIntentsRequest& reques
   std::vector<BlockWorker*> pointers;
   for (int i = 0; i < ScanWorkers(run.helpers); ++i) {
     workers.push_back(std::make_unique<SearchWorker>(
-        &wanted, plan.source == ScanPlan::Source::kHosts, run.context));
+        &wanted, plan.source == ScanPlan::Source::kHosts, (*frame)->names(), run.context));
     pointers.push_back(workers.back().get());
   }
   absl::StatusOr<ScanFacts> facts = Scan((*frame)->env(), plan, pointers);

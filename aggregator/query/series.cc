@@ -59,6 +59,7 @@ class SeriesWorker : public BlockWorker {
       cells_[at].sums.Add(row_);
       CountHost(line->second, at, block.host);
     }
+    totals_.Note(tester_);
     return true;
   }
 

@@ -28,6 +28,8 @@ std::string Count(uint64_t n, const char* one, const char* many) {
 void FillTotals(const Totals& totals, v1::Summary* out) {
   out->set_read_bytes(totals.sums.read_bytes);
   out->set_written_bytes(totals.sums.written_bytes);
+  out->set_layer(totals.layer);
+  out->set_stacked_devices(totals.stacked_devices);
   for (size_t i = 0; i < totals.bytes_by_confidence.size(); ++i) {
     if (totals.bytes_by_confidence[i] == 0) continue;
     std::string name = ConfidenceText(static_cast<v1::Confidence>(i));

@@ -105,6 +105,68 @@ TEST_F(TopTest, WithoutDimensionsThereIsOneRow) {
   EXPECT_THAT(m.io().counts(), ElementsAre(4, 17, 4));
 }
 
+// The same 4 KiB on an LVM volume and twice on the disks below it, and 1 KiB of a plain disk.
+class LayersTest : public TopTest {
+ protected:
+  LayersTest() {
+    v1::Device volume;
+    volume.set_name("dm-0");
+    volume.set_alias("vg-root");
+    volume.set_persistent_id("LVM-1");
+    volume.set_stacked(true);
+    v1::Device below;
+    below.set_name("sdb2");
+    below.set_disk("sdb");
+    below.set_top("dm-0");
+    v1::Device plain;
+    plain.set_name("sdc");
+    FakeStore& store = f_.store();
+    host_ = f_.Host("stacked");
+    store.AddRows(host_, kDawn + 30 * kSecond, kDawn + 40 * kSecond,
+                  {Write(dirty_, postgres_, store.InternDevice(volume), 1, 4096),
+                   Write(dirty_, postgres_, store.InternDevice(below), 2, 8192),
+                   Write(dirty_, postgres_, store.InternDevice(plain), 1, 1024)});
+  }
+
+  v1::TopResponse Ask(v1::Layer layer, std::vector<std::string> devices = {}) {
+    v1::TopRequest request = By({v1::DIMENSION_DEVICE, v1::DIMENSION_TOP_DEVICE});
+    request.set_selector("{host=\"stacked\"}");
+    request.mutable_filter()->set_layer(layer);
+    for (const std::string& device : devices) request.mutable_filter()->add_devices(device);
+    return Top(request);
+  }
+
+  HostNumber host_;
+};
+
+TEST_F(LayersTest, ASumLooksAtOneLayer) {
+  v1::TopResponse r = Ask(v1::LAYER_UNSPECIFIED);
+  EXPECT_THAT(Keys(r), ElementsAre("dm-0|dm-0", "sdc|sdc"));
+  EXPECT_EQ(r.summary().written_bytes(), 5120u);
+  EXPECT_EQ(r.summary().layer(), v1::LAYER_TOP);
+  EXPECT_TRUE(r.summary().stacked_devices());
+  EXPECT_EQ(r.rows(0).key(0).device().alias(), "vg-root");
+  r = Ask(v1::LAYER_LEAF);
+  EXPECT_THAT(Keys(r), ElementsAre("sdb|dm-0", "sdc|sdc"));
+  EXPECT_EQ(r.summary().written_bytes(), 9216u);
+  r = Ask(v1::LAYER_ANY);
+  EXPECT_THAT(Keys(r), ElementsAre("sdb|dm-0", "dm-0|dm-0", "sdc|sdc"));
+}
+
+TEST_F(LayersTest, WhoNamesADeviceMeansWhatItDid) {
+  EXPECT_THAT(Keys(Ask(v1::LAYER_UNSPECIFIED, {"sdb"})), ElementsAre("sdb|dm-0"));
+  EXPECT_THAT(Keys(Ask(v1::LAYER_UNSPECIFIED, {"sdb2"})), ElementsAre("sdb|dm-0"));
+  EXPECT_THAT(Keys(Ask(v1::LAYER_UNSPECIFIED, {"vg-root"})), ElementsAre("dm-0|dm-0"));
+  EXPECT_THAT(Keys(Ask(v1::LAYER_UNSPECIFIED, {"LVM-1"})), ElementsAre("dm-0|dm-0"));
+  EXPECT_THAT(Keys(Ask(v1::LAYER_TOP, {"sdb"})), IsEmpty());
+}
+
+TEST_F(LayersTest, WithoutStacksAllLayersAreTheSame) {
+  v1::TopRequest request;
+  request.set_selector("{host=\"db1\"}");
+  EXPECT_FALSE(Top(request).summary().stacked_devices());
+}
+
 TEST_F(TopTest, SummarySaysWhatItRestsOn) {
   f_.Host("idle");
   v1::Summary s = Top({}).summary();
@@ -330,6 +392,29 @@ TEST_F(TopTest, ListHosts) {
   EXPECT_EQ(r.hosts_size(), 1);
   EXPECT_EQ(r.omitted(), 1u);
   EXPECT_EQ(r.summary().hosts_matched(), 2u);
+}
+
+TEST_F(TopTest, CoverageSaysHowWellEachDeviceIsBlamed) {
+  v1::CoverageSample books;
+  books.set_device(f_.Device("sda", "serial-2"));
+  books.set_direction(v1::OPERATION_WRITE);
+  books.set_recorded_bytes(4096);
+  books.set_kernel_bytes(4096);
+  f_.store().AddCoverage(web1_, kDawn, kDawn + 10 * kSecond, books);
+  books.set_direction(v1::OPERATION_READ);
+  f_.store().AddCoverage(web1_, kDawn, kDawn + 10 * kSecond, books);
+  v1::CoverageRequest request;
+  *request.mutable_range() = Range(kDawn, kDawn + kMinute);
+  v1::CoverageResponse response;
+  ASSERT_TRUE(f_.Call(&Stub::Coverage, request, &response).ok());
+  ASSERT_EQ(response.rows_size(), 2);
+  for (const auto& row : response.rows()) {
+    if (row.direction() == v1::OPERATION_WRITE) {
+      EXPECT_THAT(row.bytes_by_confidence(), UnorderedElementsAre(Pair("inode", 4096u)));
+    } else {
+      EXPECT_THAT(row.bytes_by_confidence(), UnorderedElementsAre(Pair("issuer", 16384u)));
+    }
+  }
 }
 
 TEST_F(TopTest, Coverage) {

@@ -224,6 +224,8 @@ absl::StatusOr<uint32_t> Interner::InternDevice(const v1::Device& device,
   v1::Device twin;
   twin.set_name(device.name());
   twin.set_disk(device.disk());
+  twin.set_top(device.top());
+  twin.set_stacked(device.stacked());
   auto intern = [&](const v1::Device& d, uint32_t fleet_number,
                     uint32_t bound) -> absl::StatusOr<uint32_t> {
     std::string content = d.SerializeAsString();

@@ -2,9 +2,11 @@
 //
 // `fleetblame coverage`: do the books balance, host by host and device by device?
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/commands/command.h"
 #include "cli/loss_lines.h"
 #include "cli/names.h"
@@ -26,6 +28,30 @@ std::string SignedBytes(int64_t bytes) {
   return absl::StrCat(bytes < 0 ? "-" : "+", HumanBytes(static_cast<double>(std::abs(bytes))));
 }
 
+// "exact 96 %, journal 4 %"
+std::string BlameText(const v1::CoverageResponse::Row& row) {
+  uint64_t total = 0;
+  for (const auto& [name, bytes] : row.bytes_by_confidence()) total += bytes;
+  std::vector<std::string> parts;
+  for (int c = v1::Confidence_MIN + 1; c <= v1::Confidence_MAX; ++c) {
+    const std::string name(ConfidenceName(static_cast<v1::Confidence>(c)));
+    auto at = row.bytes_by_confidence().find(name);
+    if (at == row.bytes_by_confidence().end() || at->second == 0) continue;
+    parts.push_back(absl::StrCat(
+        name, " ", HumanPercent(static_cast<double>(at->second), static_cast<double>(total))));
+  }
+  return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
+}
+
+// "dm-0 (vg-root) on sda, sdb"
+std::string DeviceText(const v1::CoverageResponse::Row& row) {
+  const v1::Device& device = row.device_info();
+  std::string text = row.device();
+  if (!device.alias().empty()) absl::StrAppend(&text, " (", device.alias(), ")");
+  if (device.lower_size() > 0) absl::StrAppend(&text, " on ", absl::StrJoin(device.lower(), ", "));
+  return text;
+}
+
 void PrintTable(const Context& context, const v1::CoverageResponse& r, bool verbose) {
   std::cout << SummaryLines(r.summary(), context.terminal) << "\n";
   Table table({{.title = "RECORDED"},
@@ -33,16 +59,21 @@ void PrintTable(const Context& context, const v1::CoverageResponse& r, bool verb
                {.title = "KERNEL"},
                {.title = "OFF BY"},
                {.title = "BLAMED"},
+               {.title = "BY", .align = Table::Align::kLeft, .dispensable = 2},
                {.title = "OP", .align = Table::Align::kLeft},
                {.title = "DEVICE", .align = Table::Align::kLeft},
+               {.title = "ID", .align = Table::Align::kLeft, .dispensable = 1},
                {.title = "HOST", .align = Table::Align::kLeft, .min_width = 12}});
   for (const auto& row : r.rows()) {
-    table.AddRow({HumanBytes(static_cast<double>(row.recorded_bytes())),
-                  HumanBytes(static_cast<double>(row.lost_bytes())),
-                  HumanBytes(static_cast<double>(row.kernel_bytes())), SignedBytes(Difference(row)),
-                  HumanPercent(static_cast<double>(row.recorded_bytes()),
-                               static_cast<double>(row.kernel_bytes())),
-                  std::string(OperationName(row.direction())), row.device(), row.hostname()});
+    table.AddRow(
+        {HumanBytes(static_cast<double>(row.recorded_bytes())),
+         HumanBytes(static_cast<double>(row.lost_bytes())),
+         HumanBytes(static_cast<double>(row.kernel_bytes())), SignedBytes(Difference(row)),
+         HumanPercent(static_cast<double>(row.recorded_bytes()),
+                      static_cast<double>(row.kernel_bytes())),
+         BlameText(row), std::string(OperationName(row.direction())), DeviceText(row),
+         row.device_info().persistent_id().empty() ? "-" : row.device_info().persistent_id(),
+         row.hostname()});
   }
   table.Print(context.terminal, std::cout);
   if (r.omitted() > 0)
@@ -60,11 +91,17 @@ void PrintJson(const v1::CoverageResponse& r) {
     entry["host_id"] = row.host_id();
     entry["host"] = row.hostname();
     entry["device"] = row.device();
+    entry["device_info"] = DeviceJson(row.device_info());
     entry["op"] = OperationName(row.direction());
     entry["recorded_bytes"] = row.recorded_bytes();
     entry["lost_bytes"] = row.lost_bytes();
     entry["kernel_bytes"] = row.kernel_bytes();
     entry["off_by_bytes"] = Difference(row);
+    entry["bytes_by_confidence"] = Json::object();
+    for (const auto& [name, bytes] : std::map<std::string, uint64_t>(
+             row.bytes_by_confidence().begin(), row.bytes_by_confidence().end())) {
+      entry["bytes_by_confidence"][name] = bytes;
+    }
     entry["recorded_ios"] = row.recorded_ios();
     entry["kernel_ios"] = row.kernel_ios();
     json["rows"].push_back(std::move(entry));

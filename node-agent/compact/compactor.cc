@@ -54,7 +54,7 @@ void Compactor::AddRow(const Row& row) {
   out.issuer_intent = names_->Intent(key.issuer_stack, key.reason);
   out.dirtier_actor = names_->Actor(key.dirtier_actor);
   out.issuer_actor = names_->Actor(key.issuer_actor);
-  out.device = names_->Device(key.device);
+  out.device = names_->Device(key.device, key.partition, key.top);
   out.file = WindowFileIndex(key.file);
   if (out.file != 0) window_files_[out.file - 1].bytes += row.values.bytes;
   out.operation = ToWire(key.operation);

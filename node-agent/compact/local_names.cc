@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node-agent/compact/local_names.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/intent/intent.h"
 #include "common/utf8.h"
 #include "node-agent/dictionary/device_info.h"
@@ -9,13 +11,17 @@ namespace fleetblame::agent {
 namespace {
 
 constexpr size_t kMaxPathBytes = 1024;
+constexpr char kUnknownTop[] = "?";
+constexpr absl::Duration kDeviceMaxAge = absl::Seconds(30);
 
 // sysfs says what a device's firmware says, which may be anything.
 v1::Device Clean(v1::Device device) {
-  for (std::string* text : {device.mutable_name(), device.mutable_disk(), device.mutable_model(),
-                            device.mutable_persistent_id()}) {
+  for (std::string* text :
+       {device.mutable_name(), device.mutable_disk(), device.mutable_model(),
+        device.mutable_persistent_id(), device.mutable_top(), device.mutable_alias()}) {
     *text = ToUtf8(*text);
   }
+  for (std::string& lower : *device.mutable_lower()) lower = ToUtf8(lower);
   return device;
 }
 
@@ -111,26 +117,54 @@ uint32_t LocalNames::Actor(ActorId actor) {
   return it->second.number;
 }
 
-LocalNames::KnownDevice& LocalNames::FindDevice(DeviceNumber device) {
-  const uint64_t key = static_cast<uint64_t>(device.major) << 32 | device.minor;
-  auto [it, added] = devices_.try_emplace(key);
-  if (added) {
+v1::Device LocalNames::LookAtDevice(const DeviceKey& key) const {
+  const auto [major, minor] = key.device;
+  const bool below = key.top != DeviceNumber{};
+  v1::Device device;
+  if (replayed_) {
     // A recording's devices are those of another host.
-    it->second.device = replayed_ ? NameDevice(device.major, device.minor)
-                                  : Clean(ReadDevice("/sys", device.major, device.minor));
+    device = NameDevice(major, minor);
+    if (key.partition != 0) {
+      device.set_disk(device.name());
+      device.set_name(absl::StrCat(device.name(), "p", key.partition));
+    }
+    if (below) {
+      device.set_top(key.top == key.device ? kUnknownTop
+                                           : NameDevice(key.top.major, key.top.minor).name());
+    }
+    return device;
   }
-  return it->second;
+  device = ReadPartition("/sys", major, minor, key.partition);
+  if (below) {
+    device.set_top(key.top == key.device ? kUnknownTop
+                                         : ReadDevice("/sys", key.top.major, key.top.minor).name());
+  }
+  return Clean(std::move(device));
 }
 
-uint32_t LocalNames::Device(DeviceNumber device) {
+LocalNames::KnownDevice& LocalNames::FindDevice(const DeviceKey& key) {
+  auto [it, added] = devices_.try_emplace(key);
+  KnownDevice& known = it->second;
+  // Numbers are given to other disks, and stacked devices are changed while they work.
+  const absl::Time now = absl::Now();
+  if (!added && (replayed_ || now - known.read < kDeviceMaxAge)) return known;
+  known.read = now;
+  v1::Device device = LookAtDevice(key);
+  if (!added && device.SerializeAsString() == known.device.SerializeAsString()) return known;
+  known.device = std::move(device);
+  known.number = 0;
+  return known;
+}
+
+uint32_t LocalNames::Device(DeviceNumber device, uint8_t partition, DeviceNumber top) {
   ForgetNumbersOfOldDictionary();
-  KnownDevice& known = FindDevice(device);
+  KnownDevice& known = FindDevice({device, partition, top});
   if (known.number == 0) known.number = dictionary_->Number(known.device);
   return known.number;
 }
 
 const std::string& LocalNames::DeviceName(DeviceNumber device) {
-  return FindDevice(device).device.name();
+  return FindDevice({.device = device}).device.name();
 }
 
 std::shared_ptr<const v1::File> LocalNames::FindFile(FileId id) const {

@@ -38,7 +38,8 @@ class LocalNames {
   // Numbers in the dictionary's current dictionary; 0 when the id means "none" or is not known.
   uint32_t Intent(StackId stack, uint8_t reason);
   uint32_t Actor(ActorId actor);
-  uint32_t Device(DeviceNumber device);
+  // `partition` and `top` as in RowKey.
+  uint32_t Device(DeviceNumber device, uint8_t partition = 0, DeviceNumber top = {});
   uint32_t File(const v1::File& file) { return dictionary_->Number(file); }
 
   // nullptr when not known.
@@ -58,13 +59,21 @@ class LocalNames {
   struct KnownDevice {
     v1::Device device;
     uint32_t number = 0;
+    absl::Time read;
+  };
+  struct DeviceKey {
+    DeviceNumber device;
+    uint8_t partition = 0;
+    DeviceNumber top;
+    auto operator<=>(const DeviceKey&) const = default;
   };
   struct KnownActor {
     v1::Actor actor;
     uint32_t number = 0;
   };
   void ForgetNumbersOfOldDictionary();
-  KnownDevice& FindDevice(DeviceNumber device);
+  KnownDevice& FindDevice(const DeviceKey& key);
+  v1::Device LookAtDevice(const DeviceKey& key) const;
 
   Tracer* const tracer_;
   Dictionary* const dictionary_;
@@ -73,7 +82,7 @@ class LocalNames {
   uint64_t dictionary_id_ = 0;
   absl::flat_hash_map<std::pair<StackId, uint8_t>, uint32_t> intents_;
   absl::flat_hash_map<ActorId, KnownActor> actors_;
-  absl::flat_hash_map<uint64_t, KnownDevice> devices_;
+  std::map<DeviceKey, KnownDevice> devices_;
   absl::flat_hash_map<FileId, std::shared_ptr<const v1::File>> files_;
   std::deque<FileId> file_order_;
   uint64_t unknown_ids_ = 0;

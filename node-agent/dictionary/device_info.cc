@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node-agent/dictionary/device_info.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxValueBytes = 256;
+constexpr size_t kMaxLower = 32;
 // Majors with fixed meaning (Documentation/admin-guide/devices.txt of the kernel).
 constexpr uint32_t kLoopMajor = 7;
 constexpr uint32_t kSdMajor = 8;
@@ -39,6 +42,28 @@ std::string FirstAttribute(const fs::path& directory, std::initializer_list<cons
   return "";
 }
 
+std::vector<std::string> NamesIn(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Of an NVMe namespace with several paths: it makes no requests of its own.
+bool IsMultipathHead(const fs::path& disk) {
+  std::error_code error;
+  return disk.filename().string().rfind("nvme", 0) == 0 && !fs::exists(disk / "mq", error);
+}
+
+// Directory of a device, or an error.
+fs::path DirectoryOf(const std::string& sysfs, uint32_t major, uint32_t minor,
+                     std::error_code* error) {
+  return fs::canonical(fs::path(sysfs) / "dev/block" / absl::StrCat(major, ":", minor), *error);
+}
+
 }  // namespace
 
 v1::Device NameDevice(uint32_t major, uint32_t minor) {
@@ -58,8 +83,7 @@ v1::Device NameDevice(uint32_t major, uint32_t minor) {
 v1::Device ReadDevice(const std::string& sysfs, uint32_t major, uint32_t minor) {
   v1::Device device = NameDevice(major, minor);
   std::error_code error;
-  const fs::path link = fs::path(sysfs) / "dev/block" / absl::StrCat(major, ":", minor);
-  const fs::path directory = fs::canonical(link, error);
+  const fs::path directory = DirectoryOf(sysfs, major, minor, &error);
   if (error) return device;
   // '!' stands for a slash in names such as "cciss/c0d0".
   std::string name = directory.filename().string();
@@ -73,11 +97,39 @@ v1::Device ReadDevice(const std::string& sysfs, uint32_t major, uint32_t minor) 
     disk = directory.parent_path();
     device.set_disk(disk.filename().string());
   }
-  device.set_model(FirstAttribute(disk, {"device/model", "dm/name"}));
+  device.set_model(FirstAttribute(disk, {"device/model"}));
+  device.set_alias(FirstAttribute(disk, {"dm/name", "md/array_name"}));
+  for (const std::string& lower : NamesIn(disk / "slaves")) {
+    if (static_cast<size_t>(device.lower_size()) == kMaxLower) break;
+    device.add_lower(lower);
+  }
+  device.set_stacked(device.lower_size() > 0 || IsMultipathHead(disk));
   device.set_persistent_id(FirstAttribute(
       disk, {"wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid"}));
   const std::string rotational = ReadAttribute(disk / "queue/rotational");
   if (rotational == "0" || rotational == "1") device.set_rotational(rotational == "1");
+  return device;
+}
+
+v1::Device ReadPartition(const std::string& sysfs, uint32_t major, uint32_t minor,
+                         uint32_t number) {
+  v1::Device device = ReadDevice(sysfs, major, minor);
+  std::error_code error;
+  const fs::path disk = DirectoryOf(sysfs, major, minor, &error);
+  if (error) return device;
+  for (const std::string& name : NamesIn(disk)) {
+    if (ReadAttribute(disk / name / "partition") != absl::StrCat(number)) continue;
+    device.set_disk(device.name());
+    device.set_name(name);
+    std::ifstream dev(disk / name / "dev");
+    uint32_t part_major = 0, part_minor = 0;
+    char colon = 0;
+    if (dev >> part_major >> colon >> part_minor) {
+      device.set_major(part_major);
+      device.set_minor(part_minor);
+    }
+    break;
+  }
   return device;
 }
 

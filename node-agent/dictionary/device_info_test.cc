@@ -65,6 +65,35 @@ TEST_F(DeviceInfoTest, APartitionKnowsItsDisk) {
   EXPECT_TRUE(device.rotational());
 }
 
+TEST_F(DeviceInfoTest, APartitionByItsNumber) {
+  Put("devices/block/nvme0n1/serial", "S7");
+  Put("devices/block/nvme0n1/nvme0n1p2/partition", "2");
+  Put("devices/block/nvme0n1/nvme0n1p2/dev", "259:5");
+  Link("259:3", "devices/block/nvme0n1");
+  v1::Device device = ReadPartition(sysfs_.string(), 259, 3, 2);
+  EXPECT_EQ(device.name(), "nvme0n1p2");
+  EXPECT_EQ(device.disk(), "nvme0n1");
+  EXPECT_EQ(device.persistent_id(), "S7");
+  EXPECT_EQ(device.minor(), 5u);
+  device = ReadPartition(sysfs_.string(), 259, 3, 7);
+  EXPECT_EQ(device.name(), "nvme0n1");
+  EXPECT_EQ(device.disk(), "");
+}
+
+TEST_F(DeviceInfoTest, AStackedDeviceKnowsItsNameAndWhatItStandsOn) {
+  Put("devices/block/dm-0/dm/name", "vg-root\n");
+  Put("devices/block/dm-0/dm/uuid", "LVM-abc\n");
+  Put("devices/block/dm-0/slaves/sdb/dev", "8:16");
+  Put("devices/block/dm-0/slaves/sda/dev", "8:0");
+  Link("253:0", "devices/block/dm-0");
+  const v1::Device device = ReadDevice(sysfs_.string(), 253, 0);
+  EXPECT_EQ(device.alias(), "vg-root");
+  EXPECT_EQ(device.persistent_id(), "LVM-abc");
+  ASSERT_EQ(device.lower_size(), 2);
+  EXPECT_EQ(device.lower(0), "sda");
+  EXPECT_TRUE(device.stacked());
+}
+
 TEST_F(DeviceInfoTest, ADeviceThatIsGoneIsNamedByItsNumbers) {
   const v1::Device device = ReadDevice(sysfs_.string(), 253, 7);
   EXPECT_EQ(device.name(), "253:7");

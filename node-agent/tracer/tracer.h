@@ -99,7 +99,12 @@ struct RowKey {
   StackId issuer_stack = kNoStack;
   ActorId dirtier_actor = kNoActor;
   ActorId issuer_actor = kNoActor;
-  DeviceNumber device;    // whole disk
+  DeviceNumber device;    // whole disk, where the bytes are counted
+  // Number of the partition on it; 0 = the whole disk, or not known.
+  uint8_t partition = 0;
+  // The top-most device that this IO came through, where it is counted as well; {0, 0} = none;
+  // `device` itself = one of several above it, not known which.
+  DeviceNumber top;
   FileId file = kNoFile;  // only for the top files of the window
   Operation operation = Operation::kUnspecified;
   Confidence confidence = Confidence::kUnspecified;

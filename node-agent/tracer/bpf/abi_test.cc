@@ -32,7 +32,8 @@ static_assert(FB_CONF_ISSUER == static_cast<int>(Confidence::kIssuer));
 static_assert(FB_CONF_LOST == static_cast<int>(Confidence::kLost));
 static_assert(FB_STACK_NONE == kNoStack && FB_STACK_LOST == kLostStack);
 // Keys are compared byte by byte: no padding.
-static_assert(sizeof(fb_row_key) == 28);
+static_assert(sizeof(fb_row_key) == 32);
+static_assert(sizeof(fb_range_key) == 16);
 static_assert(sizeof(fb_page_key) == 24);
 static_assert(sizeof(fb_actor_key) == 32);
 

@@ -104,6 +104,7 @@ void KeepTopFiles(size_t limit, std::vector<Row>* rows) {
 
 struct WatchedDisk {
   std::string name;
+  fb_device entry{};   // as the programs know it
   uint32_t index = 0;  // into the kernel's lost table
   DiskStat seen;       // at the end of the last window
   // What the kernel counted more than we did since the disk is watched. Under load some IO is
@@ -307,12 +308,6 @@ absl::Status BpfTracer::Start(const KernelBtf& kernel) {
   if (!status.ok()) return status;
   info_.limitations = programs_->limitations();
   if (options_.tag_waits) StartTagWaits(kernel);
-  for (const Disk& disk : ListDisks()) {
-    if (disk.passes_on && DirectoryHasEntries("/sys/block/" + disk.name + "/slaves")) {
-      info_.limitations.push_back(absl::StrCat(
-          "device ", disk.name, " is stacked on other disks: its IO is shown on those."));
-    }
-  }
   mounts_.Reload();
   return SetDevices(options_.devices);
 }
@@ -390,12 +385,26 @@ absl::Status BpfTracer::PutDevice(const fb_device& device) {
 absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
   std::map<DeviceNumber, WatchedDisk> next;
   for (const Disk& disk : disks) {
+    uint32_t dev = KernelDevice(disk.number);
+    fb_device entry{.dev = dev, .watched = 1};
+    // Devices above count only if their rows are there.
+    entry.upper = KernelDevice(TopMostAbove(disk, disks));
+    if (disk.bios) entry.flags |= FB_DEVICE_BIOS;
+    if (disk.parity) entry.flags |= FB_DEVICE_PARITY;
     auto old = watched_.find(disk.number);
     if (old != watched_.end() && old->second.name == disk.name) {
-      next[disk.number] = old->second;
+      entry.index = old->second.entry.index;
+      entry.watch = old->second.entry.watch;
+      WatchedDisk& same = next[disk.number] = old->second;
+      if (std::memcmp(&entry, &same.entry, sizeof(entry)) == 0) continue;
+      // Tables of stacked devices can be changed at any time.
+      if (absl::Status status = PutDevice(entry); !status.ok()) return status;
+      same.entry = entry;
       continue;
     }
-    uint32_t dev = KernelDevice(disk.number);
+    if (disk.bios) {
+      if (absl::Status status = programs_->AttachStacked(); !status.ok()) return status;
+    }
     auto [place, fresh] = device_index_.emplace(dev, device_index_.size());
     if (place->second >= FB_MAX_DEVICES) {
       device_index_.erase(place);
@@ -404,10 +413,10 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
     }
     WatchedDisk watched;
     watched.name = disk.name;
-    watched.index = place->second;
-    absl::Status status =
-        PutDevice({.dev = dev, .index = watched.index, .watched = 1, .watch = ++watches_});
-    if (!status.ok()) return status;
+    watched.index = entry.index = place->second;
+    entry.watch = ++watches_;
+    watched.entry = entry;
+    if (absl::Status status = PutDevice(entry); !status.ok()) return status;
     absl::StatusOr<DiskStat> stat = Baseline(watched);
     if (!stat.ok()) continue;  // the disk went away
     watched.seen = *stat;
@@ -416,7 +425,7 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
   for (const auto& [number, disk] : watched_) {
     if (next.contains(number)) continue;
     uint32_t dev = KernelDevice(number);
-    absl::Status status = PutDevice({.dev = dev, .index = disk.index, .watched = 0, .watch = 0});
+    absl::Status status = PutDevice({.dev = dev, .index = disk.index});
     if (!status.ok()) return status;
   }
   watched_ = std::move(next);
@@ -462,6 +471,8 @@ Row BpfTracer::MakeRow(const fb_row_key& key, const fb_row& row) {
   result.key.dirtier_actor = Index(key.dirtier_actor);
   result.key.issuer_actor = Index(key.issuer_actor);
   result.key.device = FromKernelDevice(key.dev);
+  result.key.partition = key.part;
+  result.key.top = FromKernelDevice(key.top);
   result.key.file = key.file;
   result.key.operation = static_cast<Operation>(key.op);
   result.key.confidence = static_cast<Confidence>(key.confidence);
@@ -582,6 +593,8 @@ fb_row_key BpfTracer::RowKeyOf(const fb_origin& origin, const fb_share& share) {
   key.issuer_stack = origin.issuer_stack;
   key.issuer_actor = origin.issuer_actor;
   key.dev = origin.dev;
+  key.part = origin.part;
+  key.top = origin.flags & FB_ORIGIN_BELOW ? origin.top : 0;
   key.file = origin.file;
   key.op = origin.op;
   key.confidence = share.confidence;

@@ -11,6 +11,7 @@
 #include <map>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -25,6 +26,45 @@ bool HasGlob(std::string_view pattern) {
   return pattern.find_first_of("*?[") != std::string_view::npos;
 }
 
+// Pages in memory, not a disk.
+bool IsRamDisk(const Disk& disk) {
+  return disk.number.major == kRamDiskMajor || absl::StartsWith(disk.name, "zram");
+}
+
+bool ReadNumber(const std::filesystem::path& path, DeviceNumber* number) {
+  std::ifstream dev(path);
+  char colon = 0;
+  return (dev >> number->major >> colon >> number->minor) && colon == ':';
+}
+
+std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The head of a multipath NVMe namespace ("nvme0n1") has paths ("nvme0c1n1") and no slaves.
+std::vector<std::string> PathsOfHead(const std::string& head, const std::vector<std::string>& all) {
+  std::vector<std::string> paths;
+  size_t n = head.find('n', 4);
+  if (!absl::StartsWith(head, "nvme") || n == std::string::npos) return paths;
+  const std::string pattern = absl::StrCat(head.substr(0, n), "c*", head.substr(n));
+  for (const std::string& name : all) {
+    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) paths.push_back(name);
+  }
+  return paths;
+}
+
+bool HasParity(const std::filesystem::path& disk) {
+  std::ifstream file(disk / "md/level");
+  std::string level;
+  return (file >> level) && (level == "raid4" || level == "raid5" || level == "raid6");
+}
+
 bool Matches(const std::string& pattern, const Disk& disk) {
   if (pattern == absl::StrCat(disk.number.major, ":", disk.number.minor)) return true;
   return fnmatch(pattern.c_str(), disk.name.c_str(), 0) == 0;
@@ -35,17 +75,19 @@ bool Matches(const std::string& pattern, const Disk& disk) {
 std::vector<Disk> ListDisks(const std::string& sys_block) {
   std::vector<Disk> disks;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(sys_block, error)) {
+  const std::filesystem::path root(sys_block);
+  const std::vector<std::string> names = NamesIn(root);
+  for (const std::string& name : names) {
     Disk disk;
-    disk.name = entry.path().filename().string();
-    std::ifstream dev(entry.path() / "dev");
-    char colon = 0;
-    if (!(dev >> disk.number.major >> colon >> disk.number.minor) || colon != ':') continue;
-    disk.passes_on = !std::filesystem::exists(entry.path() / "mq", error);
+    disk.name = name;
+    if (!ReadNumber(root / name / "dev", &disk.number)) continue;
+    disk.bios = !std::filesystem::exists(root / name / "mq", error);
+    disk.lower = NamesIn(root / name / "slaves");
+    if (disk.bios && disk.lower.empty()) disk.lower = PathsOfHead(name, names);
+    disk.holders = NamesIn(root / name / "holders");
+    disk.parity = HasParity(root / name);
     disks.push_back(std::move(disk));
   }
-  std::sort(disks.begin(), disks.end(),
-            [](const Disk& a, const Disk& b) { return a.name < b.name; });
   return disks;
 }
 
@@ -54,7 +96,7 @@ absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
   std::vector<bool> chosen(disks.size(), false);
   if (selection.patterns.empty()) {
     for (size_t i = 0; i < disks.size(); ++i) {
-      chosen[i] = disks[i].number.major != kRamDiskMajor && !disks[i].passes_on;
+      chosen[i] = !IsRamDisk(disks[i]);
     }
   }
   for (std::string pattern : selection.patterns) {
@@ -64,13 +106,6 @@ absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
     for (size_t i = 0; i < disks.size(); ++i) {
       if (!Matches(pattern, disks[i])) continue;
       found = true;
-      if (disks[i].passes_on && !take_away) {
-        if (HasGlob(pattern)) continue;
-        return absl::FailedPreconditionError(
-            absl::StrCat("device ", disks[i].name,
-                         " passes its IO on to other disks; watch those (see /sys/block/",
-                         disks[i].name, "/slaves)"));
-      }
       chosen[i] = !take_away;
     }
     if (!found && !take_away && !HasGlob(pattern)) {
@@ -84,6 +119,26 @@ absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
     if (chosen[i]) result.push_back(disks[i]);
   }
   return result;
+}
+
+DeviceNumber TopMostAbove(const Disk& disk, const std::vector<Disk>& disks) {
+  constexpr int kMostLayers = 16;
+  const Disk* at = &disk;
+  for (int layer = 0; layer < kMostLayers; ++layer) {
+    const Disk* next = nullptr;
+    int found = 0;
+    for (const Disk& other : disks) {
+      if (std::find(at->holders.begin(), at->holders.end(), other.name) == at->holders.end()) {
+        continue;
+      }
+      next = &other;
+      ++found;
+    }
+    if (found == 0) break;
+    if (found > 1) return disk.number;
+    at = next;
+  }
+  return at == &disk ? DeviceNumber{} : at->number;
 }
 
 absl::StatusOr<DiskStat> ParseDiskStat(std::string_view text) {

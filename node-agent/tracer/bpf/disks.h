@@ -5,8 +5,7 @@
 //
 // Threading: pure functions and reads of /sys; safe from any thread.
 // Units: `_bytes`; the kernel counts sectors of 512 bytes.
-// Errors: NOT_FOUND for a pattern without glob characters that matches no disk;
-// FAILED_PRECONDITION for a disk that only passes bios on to others.
+// Errors: NOT_FOUND for a pattern without glob characters that matches no disk.
 #ifndef NODE_AGENT_TRACER_BPF_DISKS_H_
 #define NODE_AGENT_TRACER_BPF_DISKS_H_
 
@@ -23,17 +22,26 @@ namespace fleetblame::agent {
 struct Disk {
   std::string name;  // kernel name, as in /sys/block
   DeviceNumber number;
-  // Takes bios and makes no requests of its own (device mapper, md, zram): what it does shows on
-  // the disks below it.
-  bool passes_on = false;
+  // Takes bios and makes no requests of its own: device mapper, md, multipath heads, zram, pmem.
+  bool bios = false;
+  // Disks and partitions to which it passes its IO on, by name; empty for one that does not.
+  std::vector<std::string> lower;
+  // Devices that hold the whole disk, by name.
+  std::vector<std::string> holders;
+  // Writes parity besides what it was given (RAID 4, 5, 6).
+  bool parity = false;
 };
 
 // All whole disks, ordered by name. `sys_block` is /sys/block but for tests.
 std::vector<Disk> ListDisks(const std::string& sys_block = "/sys/block");
 
-// The disks that `selection` means. Disks that pass bios on are left out, and refused when named.
+// The disks that `selection` means. No patterns: all but ram disks, zram among them.
 absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
                                               const DeviceSelection& selection);
+
+// The top-most device of the one chain of `disks` that stands on `disk` as a whole; the disk itself
+// where the chain forks, {0, 0} when nothing stands on it.
+DeviceNumber TopMostAbove(const Disk& disk, const std::vector<Disk>& disks);
 
 struct DiskStat {
   uint64_t read_ios = 0;

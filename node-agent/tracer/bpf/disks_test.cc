@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+
 namespace fleetblame::agent {
 namespace {
 
 std::vector<Disk> SomeDisks() {
-  return {{"dm-0", {253, 0}, true},
-          {"loop0", {7, 0}, false},
-          {"ram0", {1, 0}, false},
-          {"sda", {8, 0}, false},
-          {"sdb", {8, 16}, false}};
+  return {{.name = "dm-0", .number = {253, 0}, .bios = true, .lower = {"sda"}},
+          {.name = "loop0", .number = {7, 0}},
+          {.name = "ram0", .number = {1, 0}},
+          {.name = "sda", .number = {8, 0}},
+          {.name = "sdb", .number = {8, 16}},
+          {.name = "zram0", .number = {252, 0}, .bios = true}};
 }
 
 std::vector<std::string> Names(const std::vector<std::string>& patterns) {
@@ -26,8 +31,8 @@ std::vector<std::string> Names(const std::vector<std::string>& patterns) {
 
 using Strings = std::vector<std::string>;
 
-TEST(SelectDisks, EmptyMeansAllButRamAndStackedDisks) {
-  EXPECT_EQ(Names({}), (Strings{"loop0", "sda", "sdb"}));
+TEST(SelectDisks, EmptyMeansAllButRamDisks) {
+  EXPECT_EQ(Names({}), (Strings{"dm-0", "loop0", "sda", "sdb"}));
 }
 
 TEST(SelectDisks, NamesGlobsAndNumbers) {
@@ -49,10 +54,84 @@ TEST(SelectDisks, UnknownNameSaysWhatToGive) {
   EXPECT_NE(disks.status().message().find("sdq"), std::string::npos);
 }
 
-TEST(SelectDisks, StackedDiskIsRefusedByNameAndSkippedByGlob) {
-  EXPECT_EQ(SelectDisks(SomeDisks(), {{"dm-0"}}).status().code(),
-            absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Names({"*", "!ram0"}), (Strings{"loop0", "sda", "sdb"}));
+TEST(SelectDisks, RamDisksWhenAskedFor) {
+  EXPECT_EQ(Names({"zram0", "dm-*"}), (Strings{"dm-0", "zram0"}));
+}
+
+// A /sys/block as far as it matters here.
+class ListDisksTest : public ::testing::Test {
+ protected:
+  ListDisksTest() : root_(::testing::TempDir() + "/sys-block") {
+    std::filesystem::remove_all(root_);
+  }
+  ~ListDisksTest() override { std::filesystem::remove_all(root_); }
+  void Add(const std::string& name, const std::string& number, bool requests) {
+    std::filesystem::create_directories(root_ / name / "slaves");
+    std::filesystem::create_directories(root_ / name / "holders");
+    std::ofstream(root_ / name / "dev") << number << "\n";
+    if (requests) std::filesystem::create_directories(root_ / name / "mq");
+  }
+  void Stack(const std::string& upper, const std::string& lower) {
+    std::filesystem::create_directory_symlink(root_ / lower, root_ / upper / "slaves" / lower);
+    std::filesystem::create_directory_symlink(root_ / upper, root_ / lower / "holders" / upper);
+  }
+  std::map<std::string, Disk> List() {
+    std::map<std::string, Disk> disks;
+    for (Disk& disk : ListDisks(root_.string())) disks[disk.name] = disk;
+    return disks;
+  }
+  const std::filesystem::path root_;
+};
+
+TEST_F(ListDisksTest, KnowsWhatIsStackedOnWhat) {
+  Add("sda", "8:0", true);
+  Add("sdb", "8:16", true);
+  Add("md0", "9:0", false);
+  Add("dm-0", "253:0", false);
+  Add("dm-1", "253:1", false);
+  Stack("md0", "sda");
+  Stack("md0", "sdb");
+  Stack("dm-0", "md0");
+  Stack("dm-1", "md0");
+  std::filesystem::create_directories(root_ / "md0" / "md");
+  std::ofstream(root_ / "md0" / "md" / "level") << "raid5\n";
+  auto disks = List();
+  ASSERT_EQ(disks.size(), 5);
+  EXPECT_FALSE(disks["sda"].bios);
+  EXPECT_TRUE(disks["sda"].lower.empty());
+  EXPECT_EQ(disks["sda"].holders, (Strings{"md0"}));
+  EXPECT_TRUE(disks["md0"].bios);
+  EXPECT_TRUE(disks["md0"].parity);
+  EXPECT_EQ(disks["md0"].lower, (Strings{"sda", "sdb"}));
+  EXPECT_EQ(disks["md0"].holders, (Strings{"dm-0", "dm-1"}));
+  EXPECT_EQ(disks["dm-1"].lower, (Strings{"md0"}));
+  EXPECT_FALSE(disks["dm-1"].parity);
+}
+
+TEST(TopMostAbove, FollowsTheChainUntilItForks) {
+  const std::vector<Disk> disks = {
+      {.name = "sda", .number = {8, 0}, .holders = {"md0"}},
+      {.name = "md0", .number = {9, 0}, .bios = true, .holders = {"dm-0"}},
+      {.name = "dm-0", .number = {253, 0}, .bios = true},
+      {.name = "sdb", .number = {8, 16}, .holders = {"dm-1", "dm-2"}},
+      {.name = "dm-1", .number = {253, 1}, .bios = true},
+      {.name = "dm-2", .number = {253, 2}, .bios = true},
+      {.name = "sdc", .number = {8, 32}, .holders = {"dm-9"}}};
+  EXPECT_EQ(TopMostAbove(disks[0], disks), (DeviceNumber{253, 0}));
+  EXPECT_EQ(TopMostAbove(disks[1], disks), (DeviceNumber{253, 0}));
+  EXPECT_EQ(TopMostAbove(disks[2], disks), DeviceNumber{});
+  EXPECT_EQ(TopMostAbove(disks[3], disks), (DeviceNumber{8, 16})) << "one of two, not known which";
+  EXPECT_EQ(TopMostAbove(disks[6], disks), DeviceNumber{}) << "the one above is not watched";
+}
+
+TEST_F(ListDisksTest, HeadOfAMultipathNamespace) {
+  Add("nvme0n1", "259:0", false);
+  Add("nvme0c0n1", "259:1", true);
+  Add("nvme0c1n1", "259:2", true);
+  Add("nvme0n2", "259:3", true);
+  auto disks = List();
+  EXPECT_EQ(disks["nvme0n1"].lower, (Strings{"nvme0c0n1", "nvme0c1n1"}));
+  EXPECT_TRUE(disks["nvme0n2"].lower.empty());
 }
 
 TEST(ParseDiskStat, ReadsSectorsAsBytes) {

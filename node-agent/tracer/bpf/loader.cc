@@ -294,10 +294,19 @@ absl::Status LoadedPrograms::VerifierRefusal() const {
   return absl::OkStatus();
 }
 
-absl::Status LoadedPrograms::Attach() {
+absl::Status LoadedPrograms::Attach() { return AttachGroups(/*stacked=*/false); }
+
+absl::Status LoadedPrograms::AttachStacked() {
+  if (stacked_) return absl::OkStatus();
+  stacked_ = true;
+  return AttachGroups(/*stacked=*/true);
+}
+
+absl::Status LoadedPrograms::AttachGroups(bool stacked) {
   LibbpfMessages messages;
   // The end of an IO first: what begins must never end unseen.
   for (const ProgramGroup& group : AllPrograms()) {
+    if (group.only_stacked != stacked) continue;
     for (const ProgramVariant& variant : group.variants) {
       bpf_program* program = bpf_object__find_program_by_name(skeleton_->obj, variant.name);
       if (program == nullptr || bpf_program__fd(program) < 0) continue;

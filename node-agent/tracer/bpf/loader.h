@@ -57,6 +57,8 @@ class LoadedPrograms {
 
   // Starts tracing.
   absl::Status Attach();
+  // Attaches what only stacked devices need, if it is not yet.
+  absl::Status AttachStacked();
 
   fleetblame_bpf* skeleton() const { return skeleton_; }
   // What is missing and what that costs, one sentence each.
@@ -67,6 +69,7 @@ class LoadedPrograms {
  private:
   LoadedPrograms() = default;
 
+  absl::Status AttachGroups(bool stacked);
   absl::Status Prepare(const BpfTracerOptions& options, const KernelBtf& kernel,
                        const std::string& only);
   // Asks the verifier for a few words on each program: on refusal they tell why.
@@ -77,6 +80,7 @@ class LoadedPrograms {
   fleetblame_bpf* skeleton_ = nullptr;
   std::unique_ptr<char[]> verifier_log_;
   std::vector<bpf_link*> links_;
+  bool stacked_ = false;
   std::vector<std::string> limitations_;
 };
 

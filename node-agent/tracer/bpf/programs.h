@@ -30,6 +30,7 @@ struct ProgramGroup {
   const char* cost;  // of its absence
   std::vector<ProgramVariant> variants;
   bool only_preemptible = false;  // only for kernels whose tracepoints can be preempted
+  bool only_stacked = false;      // attached once a stacked device is watched
 };
 
 const std::vector<ProgramGroup>& AllPrograms();

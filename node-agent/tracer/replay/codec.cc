@@ -55,6 +55,9 @@ void EncodeRow(const Row& row, rec::Row* m) {
   m->set_issuer_actor(k.issuer_actor);
   m->set_major(k.device.major);
   m->set_minor(k.device.minor);
+  m->set_partition(k.partition);
+  m->set_top_major(k.top.major);
+  m->set_top_minor(k.top.minor);
   m->set_file(k.file);
   m->set_operation(static_cast<uint32_t>(k.operation));
   m->set_confidence(static_cast<uint32_t>(k.confidence));
@@ -79,6 +82,8 @@ absl::Status DecodeRow(const rec::Row& m, Row* row) {
   k.dirtier_actor = m.dirtier_actor();
   k.issuer_actor = m.issuer_actor();
   k.device = {m.major(), m.minor()};
+  k.partition = static_cast<uint8_t>(m.partition());
+  k.top = {m.top_major(), m.top_minor()};
   k.file = m.file();
   RowValues& v = row->values;
   v.ios = m.ios();

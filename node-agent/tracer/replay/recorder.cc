@@ -146,7 +146,10 @@ class FileRecorder : public Recorder {
       m->set_name(BlockDeviceName(device));
     };
     for (const Books& b : snapshot.books) add(b.device);
-    for (const Row& r : snapshot.rows) add(r.key.device);
+    for (const Row& r : snapshot.rows) {
+      add(r.key.device);
+      if (r.key.top != DeviceNumber{}) add(r.key.top);
+    }
     if (snapshot.tag_waits.has_value()) {
       for (const v1::TagDisk& disk : snapshot.tag_waits->disks()) add(UnpackDevice(disk.device()));
     }

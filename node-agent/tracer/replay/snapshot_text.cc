@@ -27,7 +27,9 @@ void AppendRow(const Row& row, std::string* text) {
   const RowValues& v = row.values;
   absl::StrAppend(
       text, "row stacks=", k.dirtier_stack, "/", k.issuer_stack, " actors=", k.dirtier_actor, "/",
-      k.issuer_actor, " device=", Device(k.device), " file=", k.file,
+      k.issuer_actor, " device=", Device(k.device),
+      k.partition == 0 ? "" : absl::StrCat("p", k.partition),
+      k.top == DeviceNumber{} ? "" : absl::StrCat(" top=", Device(k.top)), " file=", k.file,
       " op=", static_cast<int>(k.operation), " confidence=", static_cast<int>(k.confidence),
       " reason=", static_cast<int>(k.reason), " ios=", v.ios, " bytes=", v.bytes,
       " wait_ns=", v.wait_ns, " io_ns=", v.io_ns, " errors=", v.errors, " requeues=", v.requeues);

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stacked devices on the real kernel: two writers, one through the page cache and one past it, on a
+// filesystem on each kind of stack. The bars: the books of every device of the stack balance
+// exactly with the kernel's counters; on the top-most device at least 99 % of each writer's data is
+// charged to it; on the disks at least 95 % of all bytes are the writers', and say through which
+// device they came; the rows of no layer but the top-most one count as "top"; and nothing called
+// exact is charged to anyone who wrote nothing.
+//
+//   tests/vm/run.py --stacks        (in a virtual machine: few development machines have dm and md)
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "node-agent/tracer/bpf/bpf_tracer.h"
+#include "tests/groundtruth/judge.h"
+#include "tests/groundtruth/scratch_disk.h"
+#include "tests/groundtruth/stacked_disk.h"
+#include "tests/groundtruth/test_main.h"
+#include "tests/testing/child_process.h"
+
+namespace fleetblame::testing {
+namespace {
+
+using agent::Confidence;
+using agent::DeviceNumber;
+using agent::Operation;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr double kDataBar = 0.99;
+constexpr double kLeafBar = 0.95;
+
+std::string writer_program;
+
+DeviceNumber NumberOf(const std::string& name) {
+  struct stat st {};
+  if (stat(("/dev/" + name).c_str(), &st) != 0) return {};
+  return {major(st.st_rdev), minor(st.st_rdev)};
+}
+
+// What one device says of one span.
+struct DeviceView {
+  std::string name;
+  DeviceNumber number;
+  uint64_t kernel_write_bytes = 0;  // read by the test itself
+  uint64_t kernel_read_bytes = 0;
+  uint64_t books_write_bytes = 0;  // recorded and lost
+  uint64_t books_read_bytes = 0;
+  uint64_t lost_bytes = 0;
+  uint64_t written = 0;                     // all rows
+  uint64_t elsewhere = 0;                   // rows of another top-most device
+  uint64_t as_top = 0;                      // rows without a device above
+  std::map<std::string, uint64_t> by_comm;  // written bytes
+  std::map<std::string, uint64_t> data;     // of these, in files
+  std::map<Confidence, uint64_t> by_confidence;
+  std::map<std::string, uint64_t> wrong;  // exact, but of nobody who wrote
+};
+
+class LayersTest : public ::testing::TestWithParam<std::tuple<StackKind, FilesystemKind>> {
+ protected:
+  static absl::Status RunWriter(const std::string& comm, const std::string& mode,
+                                const std::string& path, uint64_t bytes, uint64_t block) {
+    std::vector<std::string> command = {writer_program, "--comm", comm, "--mode",
+                                        mode,           "--path", path};
+    if (bytes != 0) {
+      command.insert(command.end(),
+                     {"--bytes", absl::StrCat(bytes), "--block", absl::StrCat(block)});
+    }
+    return RunCommand(command).status();
+  }
+
+  void Take(const agent::Snapshot& snapshot, bool count) {
+    for (const auto& actor : snapshot.actors) actors_[actor.id] = actor.comm;
+    if (!count) return;
+    for (DeviceView& view : views_) {
+      for (const agent::Row& row : snapshot.rows) {
+        if (row.key.device == view.number) TakeRow(row, &view);
+      }
+      for (const agent::Books& books : snapshot.books) {
+        if (books.device != view.number) continue;
+        view.lost_bytes += books.lost_bytes;
+        const uint64_t bytes = books.recorded_bytes + books.lost_bytes;
+        if (books.direction == Operation::kWrite) view.books_write_bytes += bytes;
+        if (books.direction == Operation::kRead) view.books_read_bytes += bytes;
+      }
+    }
+  }
+
+  void TakeRow(const agent::Row& row, DeviceView* view) {
+    if (DirectionOf(row.key.operation) != Operation::kWrite) return;
+    const std::string& comm = actors_[row.key.dirtier_actor];
+    const uint64_t bytes = row.values.bytes;
+    view->written += bytes;
+    view->by_confidence[row.key.confidence] += bytes;
+    if (row.key.top == DeviceNumber{}) {
+      view->as_top += bytes;
+    } else if (row.key.top != NumberOf(stack_->top()) && row.key.top != view->number) {
+      view->elsewhere += bytes;
+    }
+    view->by_comm[comm] += bytes;
+    if (row.key.file != agent::kNoFile || comm == "fbw-direct") view->data[comm] += bytes;
+    if (row.key.confidence == Confidence::kExact && comm.rfind("fbw-", 0) != 0) {
+      view->wrong[comm] += bytes;
+    }
+  }
+
+  std::vector<DiskCounters> Counters() {
+    std::vector<DiskCounters> all;
+    for (const DeviceView& view : views_) {
+      auto counters = ReadDiskCounters(view.name);
+      EXPECT_TRUE(counters.ok()) << counters.status();
+      all.push_back(counters.ok() ? *counters : DiskCounters());
+    }
+    return all;
+  }
+
+  // Collects so that the end of a window and the counters belong together: md writes its
+  // superblocks a while after all else.
+  void CollectAtRest(bool count) {
+    for (int attempt = 0; attempt < 50; ++attempt) {
+      const std::vector<DiskCounters> before = Counters();
+      auto snapshot = tracer_->Collect();
+      ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+      Take(*snapshot, count);
+      for (const auto& [counter, value] : snapshot->losses) losses_[counter] += value;
+      if (Counters() == before) return;
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    FAIL() << "the devices never rested";
+  }
+
+  // Makes and mounts the filesystem and lets it come to rest.
+  absl::Status Mount(FilesystemKind kind) {
+    const bool xfs = kind == FilesystemKind::kXfs;
+    auto made = xfs ? RunCommand({"mkfs.xfs", "-q", "-f", stack_->path()})
+                    : RunCommand({"mkfs.ext4", "-q", "-F", "-E",
+                                  "lazy_itable_init=0,lazy_journal_init=0", stack_->path()});
+    if (!made.ok()) return made.status();
+    mkdir(mount_point_.c_str(), 0755);
+    if (mount(stack_->path().c_str(), mount_point_.c_str(), xfs ? "xfs" : "ext4", MS_NOATIME,
+              nullptr) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("mount ", stack_->path()));
+    }
+    mounted_ = true;
+    return stack_->WaitForRest(absl::Milliseconds(300));
+  }
+
+  absl::Status WriteAndUnmount() {
+    absl::Status status =
+        RunWriter("fbw-buffered", "write", mount_point_ + "/a", kBuffered, 64 * 1024);
+    if (status.ok()) {
+      status = RunWriter("fbw-direct", "pwrite-direct", mount_point_ + "/b", kDirect, 64 * 1024);
+    }
+    if (status.ok()) status = RunWriter("fbw-syncer", "syncfs", mount_point_, 0, 0);
+    if (status.ok()) status = RunWriter("fbw-umount", "unmount", mount_point_, 0, 0);
+    if (!status.ok()) return status;
+    mounted_ = false;
+    return stack_->WaitForRest(absl::Milliseconds(300));
+  }
+
+  static void TearDownTestSuite() { tracer_.reset(); }
+
+  void TearDown() override {
+    if (mounted_) umount2(mount_point_.c_str(), MNT_DETACH);
+  }
+
+  void Report(const std::string& name) const {
+    for (const DeviceView& view : views_) {
+      std::string confidences, comms;
+      for (const auto& [confidence, bytes] : view.by_confidence) {
+        absl::StrAppend(&confidences, " ", ConfidenceName(confidence), " ",
+                        bytes * 1000 / std::max<uint64_t>(view.written, 1) / 10.0, "%");
+      }
+      for (const auto& [comm, bytes] : view.by_comm) {
+        absl::StrAppend(&comms, " ", comm.empty() ? "-" : comm, "=", bytes);
+      }
+      std::printf("  %s %s: kernel %llu books %llu top %llu (%s) %s\n", name.c_str(),
+                  view.name.c_str(), static_cast<unsigned long long>(view.kernel_write_bytes),
+                  static_cast<unsigned long long>(view.books_write_bytes),
+                  static_cast<unsigned long long>(view.as_top), confidences.c_str(), comms.c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  static constexpr uint64_t kBuffered = 16 * kMiB;
+  static constexpr uint64_t kDirect = 6 * kMiB;
+  const std::string mount_point_ = "/mnt/layers";
+  std::unique_ptr<StackedDisk> stack_;
+  // One for all cases, as an agent sees devices come and go.
+  static std::unique_ptr<agent::Tracer> tracer_;
+  static std::map<agent::ActorId, std::string> actors_;
+  std::vector<DeviceView> views_;
+  std::map<std::string, uint64_t> losses_;
+  bool mounted_ = false;
+};
+
+std::unique_ptr<agent::Tracer> LayersTest::tracer_;
+std::map<agent::ActorId, std::string> LayersTest::actors_;
+
+TEST_P(LayersTest, EachLayerIsCountedOnce) {
+  const auto [stack_kind, filesystem] = GetParam();
+  if (const std::string why = StackedDisk::Unavailable(stack_kind); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
+  if (!HaveProgram(MkfsProgram(filesystem))) GTEST_SKIP() << MkfsProgram(filesystem);
+  if (tracer_ == nullptr) {
+    auto tracer = agent::CreateBpfTracer(agent::BpfTracerOptions());
+    ASSERT_TRUE(tracer.ok()) << tracer.status();
+    tracer_ = *std::move(tracer);
+  }
+  auto stack = StackedDisk::Create(stack_kind, 400 * kMiB);
+  ASSERT_TRUE(stack.ok()) << stack.status();
+  stack_ = *std::move(stack);
+  for (const std::string& name : stack_->devices()) {
+    views_.push_back({.name = name, .number = NumberOf(name)});
+  }
+  ASSERT_TRUE(tracer_->Collect().ok());  // finds the new devices
+  absl::Status status = Mount(filesystem);
+  ASSERT_TRUE(status.ok()) << status;
+
+  CollectAtRest(false);
+  std::vector<DiskCounters> before = Counters();
+  status = WriteAndUnmount();
+  ASSERT_TRUE(status.ok()) << status;
+  CollectAtRest(true);
+  std::vector<DiskCounters> after = Counters();
+  for (size_t i = 0; i < views_.size(); ++i) {
+    views_[i].kernel_write_bytes = after[i].write_bytes - before[i].write_bytes;
+    views_[i].kernel_read_bytes = after[i].read_bytes - before[i].read_bytes;
+  }
+
+  const DeviceView& top = views_[0];
+  const std::map<std::string, uint64_t> truth = {{"fbw-buffered", kBuffered},
+                                                 {"fbw-direct", kDirect}};
+  uint64_t top_writers = 0;
+  uint64_t lost = 0;
+  for (const auto& [comm, bytes] : truth) {
+    auto found = top.data.find(comm);
+    const uint64_t charged = found == top.data.end() ? 0 : found->second;
+    top_writers += std::min(charged, bytes);
+    EXPECT_GE(charged, bytes * kDataBar) << comm << " on " << top.name;
+  }
+  EXPECT_EQ(top.as_top, top.written);
+  uint64_t leaf_bytes = 0, leaf_writers = 0, below_as_top = 0;
+  const std::vector<std::string> leaves = stack_->leaves();
+  for (const DeviceView& view : views_) {
+    EXPECT_EQ(view.books_write_bytes, view.kernel_write_bytes) << view.name;
+    EXPECT_EQ(view.books_read_bytes, view.kernel_read_bytes) << view.name;
+    EXPECT_TRUE(view.wrong.empty()) << view.name << ": " << view.wrong.begin()->first << " got "
+                                    << view.wrong.begin()->second << " exact bytes";
+    // Which of the devices on a snapshot's base it was for, nobody tells.
+    if (stack_kind != StackKind::kSnapshotOrigin) {
+      EXPECT_EQ(view.elsewhere, 0) << view.name;
+    }
+    lost += view.lost_bytes;
+    if (&view == &top) continue;
+    below_as_top += view.as_top;
+    if (std::find(leaves.begin(), leaves.end(), view.name) == leaves.end()) continue;
+    leaf_bytes += view.written;
+    for (const auto& [comm, bytes] : view.by_comm) {
+      if (truth.contains(comm)) leaf_writers += bytes;
+    }
+  }
+  EXPECT_GE(leaf_bytes, (kBuffered + kDirect) * stack_->copies());
+  // Of what dm-snapshot copies, and of what waits for that, nobody tells whose it is.
+  if (stack_kind != StackKind::kSnapshotOrigin) {
+    EXPECT_GE(leaf_writers, leaf_bytes * kLeafBar);
+  }
+  // Superblocks of the stack itself come from nothing above.
+  EXPECT_LE(below_as_top, leaf_bytes / 100);
+  const std::string name = absl::StrCat(FilesystemName(filesystem), "_", StackName(stack_kind));
+  std::printf(
+      "%-34s data %6.2f%%  all %6.2f%%  wrong %llu  lost %llu  of %.1f MB (top layer and "
+      "disks)\n",
+      absl::StrCat(FilesystemName(filesystem), "/", StackName(stack_kind)).c_str(),
+      100.0 * top_writers / (kBuffered + kDirect),
+      100.0 * leaf_writers / std::max<uint64_t>(leaf_bytes, 1),
+      static_cast<unsigned long long>(top.wrong.size()), static_cast<unsigned long long>(lost),
+      leaf_bytes / 1e6);
+  Report(name);
+  if (HasFailure()) {
+    for (const auto& [counter, value] : losses_) {
+      if (value != 0) std::printf("  %s %llu\n", counter.c_str(), (unsigned long long)value);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LayersTest,
+    ::testing::Combine(::testing::Values(StackKind::kLinear, StackKind::kStripe, StackKind::kCrypt,
+                                         StackKind::kSnapshotOrigin, StackKind::kThin,
+                                         StackKind::kRaid0, StackKind::kRaid1, StackKind::kRaid5,
+                                         StackKind::kCryptOnRaid1),
+                       ::testing::Values(FilesystemKind::kExt4, FilesystemKind::kXfs)),
+    [](const auto& info) {
+      return absl::StrCat(FilesystemName(std::get<1>(info.param)), "_",
+                          StackName(std::get<0>(info.param)));
+    });
+
+}  // namespace
+}  // namespace fleetblame::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return fleetblame::testing::RunTestsWithWriter(argc, argv, &fleetblame::testing::writer_program);
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/groundtruth/stacked_disk.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "tests/testing/child_process.h"
+
+namespace fleetblame::testing {
+namespace {
+
+constexpr uint64_t kSectorBytes = 512;
+// Nothing is secret here.
+constexpr char kKey[] =
+    "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+    "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
+
+bool IsArray(StackKind kind) {
+  return kind == StackKind::kRaid0 || kind == StackKind::kRaid1 || kind == StackKind::kRaid5 ||
+         kind == StackKind::kCryptOnRaid1;
+}
+
+bool IsMapping(StackKind kind) { return !IsArray(kind) || kind == StackKind::kCryptOnRaid1; }
+
+// The device mapper target, or the md level, as the kernel names them.
+std::string DriverOf(StackKind kind) {
+  switch (kind) {
+    case StackKind::kLinear:
+      return "linear";
+    case StackKind::kStripe:
+      return "striped";
+    case StackKind::kCrypt:
+    case StackKind::kCryptOnRaid1:
+      return "crypt";
+    case StackKind::kSnapshotOrigin:
+      return "snapshot-origin";
+    case StackKind::kThin:
+      return "thin-pool";
+    case StackKind::kRaid0:
+      return "raid0";
+    case StackKind::kRaid1:
+      return "raid1";
+    case StackKind::kRaid5:
+      return "raid5";
+  }
+  return "";
+}
+
+bool FileHolds(const char* path, const std::string& text) {
+  auto content = RunCommand({"cat", path});
+  return content.ok() && content->find(text) != std::string::npos;
+}
+
+std::string CryptTable(const std::string& device, uint64_t sectors) {
+  return absl::StrCat("0 ", sectors, " crypt aes-xts-plain64 ", kKey, " 0 ", device, " 0");
+}
+
+}  // namespace
+
+const char* StackName(StackKind kind) {
+  switch (kind) {
+    case StackKind::kLinear:
+      return "linear";
+    case StackKind::kStripe:
+      return "stripe";
+    case StackKind::kCrypt:
+      return "crypt";
+    case StackKind::kSnapshotOrigin:
+      return "snapshot";
+    case StackKind::kThin:
+      return "thin";
+    case StackKind::kRaid0:
+      return "raid0";
+    case StackKind::kRaid1:
+      return "raid1";
+    case StackKind::kRaid5:
+      return "raid5";
+    case StackKind::kCryptOnRaid1:
+      return "crypt_raid1";
+  }
+  return "?";
+}
+
+std::string StackedDisk::Unavailable(StackKind kind) {
+  if (std::string why = ScratchDisksUnavailable(); !why.empty()) return why;
+  if (IsMapping(kind)) {
+    if (!HaveProgram("dmsetup")) return "dmsetup is not installed";
+    auto targets = RunCommand({"dmsetup", "targets"});
+    if (!targets.ok() || targets->find(DriverOf(kind)) == std::string::npos) {
+      return absl::StrCat("the kernel has no device mapper target ", DriverOf(kind));
+    }
+  }
+  if (IsArray(kind)) {
+    if (!HaveProgram("mdadm")) return "mdadm is not installed";
+    const std::string level = kind == StackKind::kCryptOnRaid1 ? "raid1" : DriverOf(kind);
+    if (!FileHolds("/proc/mdstat", level)) return absl::StrCat("the kernel has no md ", level);
+  }
+  return "";
+}
+
+absl::Status StackedDisk::AddDisks(size_t count, uint64_t bytes) {
+  for (size_t i = 0; i < count; ++i) {
+    auto disk = LoopDisk::Create(bytes);
+    if (!disk.ok()) return disk.status();
+    disks_.push_back(*std::move(disk));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StackedDisk::AddMapping(const std::string& name, const std::string& table) {
+  auto made = RunCommand({"dmsetup", "create", name, "--table", table});
+  if (!made.ok()) return made.status();
+  mappings_.push_back(name);
+  auto minor = RunCommand({"dmsetup", "info", "-c", "--noheadings", "-o", "minor", name});
+  if (!minor.ok()) return minor.status();
+  if (!top_.empty()) middle_.push_back(top_);
+  top_ = absl::StrCat("dm-", absl::StripAsciiWhitespace(*minor));
+  return absl::OkStatus();
+}
+
+absl::Status StackedDisk::AddArray(const std::string& level) {
+  static int next = 0;
+  const std::string name = absl::StrCat("md", next++);
+  std::vector<std::string> command = {"mdadm",
+                                      "--create",
+                                      "/dev/" + name,
+                                      "--run",
+                                      "--quiet",
+                                      "--metadata=1.2",
+                                      absl::StrCat("--level=", level.substr(4)),
+                                      absl::StrCat("--raid-devices=", disks_.size())};
+  if (level != "raid0") command.push_back("--assume-clean");
+  if (level != "raid0") command.push_back("--bitmap=none");
+  for (const auto& disk : disks_) command.push_back(disk->path());
+  auto made = RunCommand(command);
+  if (!made.ok()) return made.status();
+  arrays_.push_back(name);
+  if (!top_.empty()) middle_.push_back(top_);
+  top_ = name;
+  return absl::OkStatus();
+}
+
+absl::Status StackedDisk::Build(uint64_t bytes) {
+  const uint64_t sectors = bytes / kSectorBytes;
+  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2};
+  absl::Status status = AddDisks(counts[static_cast<int>(kind_)], bytes);
+  if (!status.ok()) return status;
+  auto path = [this](int i) { return disks_[i]->path(); };
+  switch (kind_) {
+    case StackKind::kLinear:
+      // The second part begins in the middle of its disk, the first ends before its disk does.
+      return AddMapping(
+          "fb-linear", absl::StrCat("0 ", sectors / 2, " linear ", path(0), " 2048\n", sectors / 2,
+                                    " ", sectors / 2, " linear ", path(1), " ", sectors / 4, "\n"));
+    case StackKind::kStripe:
+      return AddMapping("fb-stripe", absl::StrCat("0 ", sectors, " striped 2 128 ", path(0), " 0 ",
+                                                  path(1), " 0"));
+    case StackKind::kCrypt:
+      return AddMapping("fb-crypt", CryptTable(path(0), sectors));
+    case StackKind::kSnapshotOrigin: {
+      status = AddMapping("fb-base", absl::StrCat("0 ", sectors, " linear ", path(0), " 0"));
+      if (!status.ok()) return status;
+      const std::string base = "/dev/" + top_;
+      status = AddMapping("fb-snap",
+                          absl::StrCat("0 ", sectors, " snapshot ", base, " ", path(1), " P 16"));
+      if (!status.ok()) return status;
+      // The snapshot lies beside the origin, not below it.
+      middle_.pop_back();
+      const std::string snapshot = top_;
+      status = AddMapping("fb-origin", absl::StrCat("0 ", sectors, " snapshot-origin ", base));
+      middle_ = {base.substr(5), snapshot};
+      return status;
+    }
+    case StackKind::kThin:
+      status = AddMapping("fb-pool", absl::StrCat("0 ", sectors, " thin-pool ", path(0), " ",
+                                                  path(1), " 128 0 1 skip_block_zeroing"));
+      if (!status.ok()) return status;
+      if (auto made = RunCommand({"dmsetup", "message", "fb-pool", "0", "create_thin 0"});
+          !made.ok()) {
+        return made.status();
+      }
+      return AddMapping("fb-thin", absl::StrCat("0 ", sectors, " thin /dev/", top_, " 0"));
+    case StackKind::kRaid0:
+    case StackKind::kRaid1:
+    case StackKind::kRaid5:
+      return AddArray(DriverOf(kind_));
+    case StackKind::kCryptOnRaid1:
+      status = AddArray("raid1");
+      if (!status.ok()) return status;
+      return AddMapping("fb-crypt", CryptTable("/dev/" + top_, sectors * 3 / 4));
+  }
+  return absl::InternalError("no such stack");
+}
+
+absl::StatusOr<std::unique_ptr<StackedDisk>> StackedDisk::Create(StackKind kind,
+                                                                 uint64_t disk_bytes) {
+  // Without udev the programs make the device files themselves.
+  setenv("DM_DISABLE_UDEV", "1", 1);
+  std::unique_ptr<StackedDisk> stack(new StackedDisk(kind));
+  if (absl::Status status = stack->Build(disk_bytes); !status.ok()) return status;
+  return stack;
+}
+
+StackedDisk::~StackedDisk() {
+  for (size_t i = mappings_.size(); i-- > 0;) {
+    RunCommand({"dmsetup", "remove", "--retry", mappings_[i]}).status().IgnoreError();
+  }
+  for (const std::string& array : arrays_) {
+    RunCommand({"mdadm", "--stop", "--quiet", "/dev/" + array}).status().IgnoreError();
+  }
+}
+
+std::vector<std::string> StackedDisk::leaves() const {
+  std::vector<std::string> names;
+  for (const auto& disk : disks_) names.push_back(disk->name());
+  return names;
+}
+
+std::vector<std::string> StackedDisk::devices() const {
+  std::vector<std::string> names = {top_};
+  names.insert(names.end(), middle_.begin(), middle_.end());
+  for (const std::string& leaf : leaves()) names.push_back(leaf);
+  return names;
+}
+
+uint64_t StackedDisk::copies() const {
+  return kind_ == StackKind::kRaid1 || kind_ == StackKind::kCryptOnRaid1 ? 2 : 1;
+}
+
+absl::Status StackedDisk::WaitForRest(absl::Duration rest) const {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30) + rest;
+  std::vector<DiskCounters> last;
+  absl::Time since = absl::Now();
+  while (true) {
+    std::vector<DiskCounters> now;
+    bool idle = true;
+    for (const std::string& name : devices()) {
+      auto counters = ReadDiskCounters(name);
+      if (!counters.ok()) return counters.status();
+      idle &= counters->in_flight == 0;
+      now.push_back(*counters);
+    }
+    if (!idle || now != last) since = absl::Now();
+    last = std::move(now);
+    if (absl::Now() - since >= rest) return absl::OkStatus();
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(top_, " does not come to rest"));
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
+}  // namespace fleetblame::testing

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Block devices stacked on scratch disks, for tests: what device mapper and md make of one or more
+// loop devices. Nothing outlives the object; a killed process leaves the upper device, and the
+// virtual machine it was made for ends.
+//
+// Not thread-safe. Sizes are bytes. Errors name the program that failed.
+#ifndef TESTS_GROUNDTRUTH_STACKED_DISK_H_
+#define TESTS_GROUNDTRUTH_STACKED_DISK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/groundtruth/scratch_disk.h"
+
+namespace fleetblame::testing {
+
+enum class StackKind {
+  kLinear,          // dm-linear in two segments on two disks, as LVM makes it
+  kStripe,          // dm-stripe over two disks
+  kCrypt,           // dm-crypt
+  kSnapshotOrigin,  // dm-snapshot: the origin, whose old blocks are copied first
+  kThin,            // dm-thin
+  kRaid0,           // md, as the next two
+  kRaid1,
+  kRaid5,
+  kCryptOnRaid1,  // three layers
+};
+
+const char* StackName(StackKind kind);
+
+class StackedDisk {
+ public:
+  // Why this stack cannot be made here (programs or drivers are missing); empty when it can.
+  static std::string Unavailable(StackKind kind);
+
+  // `disk_bytes`: size of each disk below.
+  static absl::StatusOr<std::unique_ptr<StackedDisk>> Create(StackKind kind, uint64_t disk_bytes);
+  ~StackedDisk();
+  StackedDisk(const StackedDisk&) = delete;
+  StackedDisk& operator=(const StackedDisk&) = delete;
+
+  // Kernel name of the top-most device ("dm-0"), and of all devices from there down to the disks.
+  const std::string& top() const { return top_; }
+  std::string path() const { return "/dev/" + top_; }
+  std::vector<std::string> devices() const;
+  // The scratch disks.
+  std::vector<std::string> leaves() const;
+  // Those of them (with others) that hold the data.
+  uint64_t copies() const;
+
+  // Waits until none of the devices has moved for `rest`.
+  absl::Status WaitForRest(absl::Duration rest) const;
+
+ private:
+  explicit StackedDisk(StackKind kind) : kind_(kind) {}
+  absl::Status AddDisks(size_t count, uint64_t bytes);
+  absl::Status AddMapping(const std::string& name, const std::string& table);
+  absl::Status AddArray(const std::string& level);
+  absl::Status Build(uint64_t disk_bytes);
+
+  const StackKind kind_;
+  std::vector<std::unique_ptr<LoopDisk>> disks_;
+  std::string top_;
+  std::vector<std::string> middle_;    // kernel names of what is neither top nor disk
+  std::vector<std::string> mappings_;  // names for dmsetup, in the order they were made
+  std::vector<std::string> arrays_;    // kernel names of md devices
+};
+
+}  // namespace fleetblame::testing
+
+#endif  // TESTS_GROUNDTRUTH_STACKED_DISK_H_
