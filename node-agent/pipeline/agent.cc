@@ -632,6 +632,7 @@ int Agent::Finish() {
   }
   if (tracing_.trace != nullptr) tracing_.trace->Stop();
   const bool delivered = stream_->Stop(replay_over_ ? kReplayPatience : kStopPatience);
+  if (delivered) spool_->Settle();
   UpdateMetrics();
   const SpoolStats spool = spool_->stats();
   if (delivered) {

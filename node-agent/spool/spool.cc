@@ -793,6 +793,14 @@ void Spool::Free(uint64_t durable_seq) {
   RemoveSegmentsUpTo(freed_seq_);
 }
 
+void Spool::Settle() {
+  absl::MutexLock lock(&mutex_);
+  const bool unused = active_ == nullptr || active_->last_seq() < active_->header().first_seq;
+  if (unused || active_->last_seq() > freed_seq_ || !memory_.empty()) return;
+  if (auto status = Roll(last_seq_ + 1); !status.ok()) NoteWriteError(status);
+  RemoveSegmentsUpTo(freed_seq_);
+}
+
 void Spool::RemoveSegmentsUpTo(uint64_t seq) {
   std::vector<std::shared_ptr<Segment>> kept;
   for (const auto& segment : segments_) {

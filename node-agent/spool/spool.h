@@ -101,6 +101,10 @@ class Spool {
   // Everything up to `durable_seq` is safe elsewhere.
   void Free(uint64_t durable_seq) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // For a clean end: no file keeps what was freed, so that the next start sends nothing twice. While
+  // running, small files are left, as a new one for each ack would cost more than the old one does.
+  void Settle() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // The aggregator's answer to Hello. Frees, and when numbers that never left this host are said
   // to be durable (a disk that lost its newest records gave numbers out twice), moves those
   // batches behind `durable_seq`. INVALID_ARGUMENT when the number is absurd.

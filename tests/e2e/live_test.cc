@@ -37,6 +37,17 @@ class LiveTest : public ::testing::Test {
     ASSERT_TRUE(agent.ok()) << agent.status();
     agent_ = *std::move(agent);
     ASSERT_TRUE(agent_->WaitForLog("agent is running", absl::Seconds(30))) << agent_->Log();
+    ASSERT_TRUE(WaitForHost()) << agent_->Log();
+  }
+
+  // It runs before it has reached the aggregator.
+  bool WaitForHost() {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (fleet_.CliJson({"hosts"})["hosts"].empty()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    return true;
   }
 
   void Write(const std::string& mode, const std::string& comm, const std::string& file,
