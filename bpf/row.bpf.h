@@ -54,13 +54,14 @@ static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) 
   return 0;
 }
 
-/* What charge_share adds to a row: with ADD where others add to it at the same time. */
+/* What charge_share adds to a row: with ADD where others add to it at the same time. Who knows that
+ * there was no wait must not add it: see count_lost. */
 #define ADD_IO(row, o, end, bytes, with_io, ADD)              \
   do {                                                        \
     ADD((row)->bytes, bytes);                                 \
     if (with_io) {                                            \
       ADD((row)->ios, 1);                                     \
-      ADD((row)->wait_ns, (end)->wait_ns);                    \
+      if ((end)->wait_ns) ADD((row)->wait_ns, (end)->wait_ns); \
       ADD((row)->io_ns, (end)->io_ns);                        \
       u32 wait = histogram_bucket((end)->wait_ns);            \
       u32 io = histogram_bucket((end)->io_ns);                \
