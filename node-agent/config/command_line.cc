@@ -116,6 +116,10 @@ void AddFlags(CLI::App& app, RawFlags& raw, AgentConfig& config) {
                  "Also watch who sleeps for tags of a disk's queue, and which disks hold them")
       ->capture_default_str()
       ->group("Tracing");
+  app.add_option("--infer-tag-waits", config.infer_tag_waits,
+                 "Where nothing better exists, by a program that runs at every context switch")
+      ->capture_default_str()
+      ->group("Tracing");
   app.add_option("--record", config.record,
                  "Also write what the tracer says to this file, for --tracer replay")
       ->group("Tracing");

@@ -34,6 +34,11 @@ std::string WriteConfig(const std::string& text) {
   return path;
 }
 
+TEST(CommandLineTest, WhatCostsEveryContextSwitchIsAskedFor) {
+  EXPECT_FALSE(Parse({"--aggregator", "a:1"}).infer_tag_waits);
+  EXPECT_TRUE(Parse({"--aggregator", "a:1", "--infer-tag-waits=true"}).infer_tag_waits);
+}
+
 TEST(CommandLineTest, AConfigurationFileHasAnEnd) {
   EXPECT_THAT(Refusal({"--config", "/dev/zero"}), HasSubstr("/dev/zero is not a regular file"));
 }

@@ -61,6 +61,7 @@ struct AgentConfig {
   TracerKind tracer = TracerKind::kBpf;
   ReplayConfig replay;
   bool tag_waits = true;
+  bool infer_tag_waits = false;
   std::string record;
   uint64_t record_max_bytes = uint64_t{1} << 30;
   LimitConfig limits;

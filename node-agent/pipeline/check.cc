@@ -74,7 +74,7 @@ void CheckTracing(const AgentConfig& config, Checklist& list) {
     list.Line(Mark::kBad, std::string(lines.status().message()));
     return;
   }
-  for (const CapabilityLine& line : WithTagWaits(*lines, config.tag_waits)) {
+  for (const CapabilityLine& line : WithTagWaits(*lines, config.tag_waits, config.infer_tag_waits)) {
     const Mark mark = line.state == CapabilityLine::State::kYes        ? Mark::kGood
                       : line.state == CapabilityLine::State::kDegraded ? Mark::kWarning
                                                                        : Mark::kBad;

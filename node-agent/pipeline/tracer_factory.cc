@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Tracer>> CreateBpf(const AgentConfig& config) {
   options.ttl = limits.ttl;
   options.devices.patterns = config.devices;
   options.tag_waits = config.tag_waits;
+  options.infer_tag_waits = config.infer_tag_waits;
   return CreateBpfTracer(options);
 }
 

@@ -317,6 +317,7 @@ void BpfTracer::StartTagWaits(const KernelBtf& kernel) {
   TagProgramOptions options;
   options.tables = skeleton_->obj;
   options.config = &skeleton_->rodata->config;
+  options.infer = options_.infer_tag_waits;
   auto tracer = TagWaitTracer::Create(options, kernel);
   if (!tracer.ok()) {
     info_.limitations.push_back(absl::StrCat(tracer.status().message(), "."));

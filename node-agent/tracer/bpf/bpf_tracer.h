@@ -34,6 +34,7 @@ struct BpfTracerOptions {
   uint32_t max_bios = 32768;     // bios on their way
   absl::Duration ttl = absl::Seconds(120);
   DeviceSelection devices;
+  bool infer_tag_waits = false;  // at the cost of every context switch, where nothing better is
   bool tag_waits = true;  // tag starvation too, where the kernel gives a way to see it
 };
 

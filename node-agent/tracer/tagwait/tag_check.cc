@@ -15,10 +15,10 @@ namespace {
 
 using State = CapabilityLine::State;
 
-CapabilityLine TagWaitLine(const KernelBtf& kernel) {
+CapabilityLine TagWaitLine(const KernelBtf& kernel, bool infer) {
   CapabilityLine line;
   line.name = "tag waits";
-  auto programs = TagPrograms::Load({}, kernel);
+  auto programs = TagPrograms::Load({.infer = infer}, kernel);
   if (!programs.ok()) {
     line.state = State::kDegraded;
     line.meaning = "who sleeps for tags, and who holds them";
@@ -34,7 +34,7 @@ CapabilityLine TagWaitLine(const KernelBtf& kernel) {
     line.cost =
         "a better source: each sleep counts as a wait of its own, waits that did not sleep are not "
         "seen, and a program runs at every context switch";
-    line.remedy = absl::StrCat("--tag-waits=false if that is too much; better sources: ",
+    line.remedy = absl::StrCat("--infer-tag-waits=false if that is too much; better sources: ",
                                absl::StrJoin((*programs)->refusals(), "; "));
   }
   return line;
@@ -42,7 +42,8 @@ CapabilityLine TagWaitLine(const KernelBtf& kernel) {
 
 }  // namespace
 
-std::vector<CapabilityLine> WithTagWaits(std::vector<CapabilityLine> lines, bool wanted) {
+std::vector<CapabilityLine> WithTagWaits(std::vector<CapabilityLine> lines, bool wanted,
+                                         bool infer) {
   const bool ready = std::none_of(lines.begin(), lines.end(), [](const CapabilityLine& line) {
     return line.state == State::kMissing;
   });
@@ -55,7 +56,7 @@ std::vector<CapabilityLine> WithTagWaits(std::vector<CapabilityLine> lines, bool
     return lines;
   }
   auto kernel = KernelBtf::Load();
-  if (kernel.ok()) lines.push_back(TagWaitLine(*kernel));
+  if (kernel.ok()) lines.push_back(TagWaitLine(*kernel, infer));
   return lines;
 }
 

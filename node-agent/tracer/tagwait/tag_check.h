@@ -13,7 +13,8 @@
 namespace fleetblame::agent {
 
 // `lines` and one more. Asks the kernel only when it takes the tracer's own programs.
-std::vector<CapabilityLine> WithTagWaits(std::vector<CapabilityLine> lines, bool wanted);
+std::vector<CapabilityLine> WithTagWaits(std::vector<CapabilityLine> lines, bool wanted,
+                                         bool infer);
 
 }  // namespace fleetblame::agent
 

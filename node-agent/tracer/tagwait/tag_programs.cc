@@ -59,8 +59,11 @@ std::string TracepointProgram(const KernelBtf& kernel) {
   return arguments->size() == 4 ? "tag_event" : "";
 }
 
+constexpr char kNotAsked[] =
+    "it runs at every context switch; --infer-tag-waits=true asks for it";
+
 std::vector<Way> WaysOf(const KernelBtf& kernel,
-                        const std::map<std::string, FunctionRange>& functions) {
+                        const std::map<std::string, FunctionRange>& functions, bool infer) {
   const bool fentry = kernel.HasFunction(kPrepare) && kernel.HasFunction(kFinish);
   const bool known = functions.contains(kPrepare) && functions.contains(kFinish);
   const std::string unknown = absl::StrCat("kallsyms does not tell where ", kPrepare, " is");
@@ -86,7 +89,7 @@ std::vector<Way> WaysOf(const KernelBtf& kernel,
                   {"tag_prepare_kprobe", "tag_finish_kprobe"},
                   known ? no_get_tag : unknown});
   if (kernel.TracepointsArePreemptible()) std::swap(ways[2], ways[3]);
-  ways.push_back({v1::TAG_WAIT_SOURCE_INFERRED, {"tag_switch"}, no_get_tag});
+  ways.push_back({v1::TAG_WAIT_SOURCE_INFERRED, {"tag_switch"}, infer ? no_get_tag : kNotAsked});
   return ways;
 }
 
@@ -186,7 +189,8 @@ std::string TagSourceText(v1::TagWaitSource source) {
 absl::StatusOr<std::unique_ptr<TagPrograms>> TagPrograms::Load(const TagProgramOptions& options,
                                                                const KernelBtf& kernel) {
   std::unique_ptr<TagPrograms> programs(new TagPrograms());
-  for (const Way& way : WaysOf(kernel, Functions())) {
+  const bool infer = options.infer || options.source == v1::TAG_WAIT_SOURCE_INFERRED;
+  for (const Way& way : WaysOf(kernel, Functions(), infer)) {
     if (options.source != v1::TAG_WAIT_SOURCE_UNSPECIFIED && options.source != way.source) continue;
     absl::Status status = way.missing.empty() ? programs->Try(options, kernel, way.programs)
                                               : absl::NotFoundError(way.missing);

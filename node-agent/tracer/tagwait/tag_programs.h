@@ -35,6 +35,8 @@ namespace fleetblame::agent {
 struct TagProgramOptions {
   // Only this source; UNSPECIFIED = the best.
   v1::TagWaitSource source = v1::TAG_WAIT_SOURCE_UNSPECIFIED;
+  // Inference may be the best: it runs at every context switch, so somebody has to want it.
+  bool infer = false;
   // The object whose tables of stacks and actors are used, with its settings; null = own tables.
   bpf_object* tables = nullptr;
   const fb_config* config = nullptr;
