@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fleetblame hosts`: which machines report, and whether they still do.
+// `fleetblame hosts`: which machines report, and whether they still do; with --devices, which block
+// devices they have.
+#include <algorithm>
 #include <iostream>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/commands/command.h"
+#include "cli/host_devices.h"
 #include "cli/summary_line.h"
 #include "cli/units.h"
 
@@ -91,14 +95,108 @@ void PrintCsv(const v1::ListHostsResponse& response) {
   }
 }
 
+// As many as the aggregator gives: devices are put together from their directions here.
+constexpr uint32_t kAllBooks = 10'000;
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string Lower(const v1::Device& device) { return absl::StrJoin(device.lower(), ","); }
+
+// How many of the devices are shown.
+size_t Shown(const Context& context, const std::vector<HostDevice>& devices) {
+  return context.limit == 0 ? devices.size() : std::min<size_t>(context.limit, devices.size());
+}
+
+void PrintDevicesTable(const Context& context, const v1::CoverageResponse& response) {
+  std::cout << SummaryLines(response.summary(), context.terminal) << "\n";
+  Table table({{.title = "HOST", .align = Table::Align::kLeft, .min_width = 12},
+               {.title = "DEVICE", .align = Table::Align::kLeft},
+               {.title = "NAME", .align = Table::Align::kLeft},
+               {.title = "ON", .align = Table::Align::kLeft, .dispensable = 2},
+               {.title = "ID", .align = Table::Align::kLeft},
+               {.title = "MODEL", .align = Table::Align::kLeft, .dispensable = 1},
+               {.title = "WRITTEN"},
+               {.title = "READ"}});
+  const std::vector<HostDevice> devices = HostDevices(response);
+  const size_t shown = Shown(context, devices);
+  for (size_t i = 0; i < shown; ++i) {
+    const HostDevice& d = devices[i];
+    table.AddRow({d.host, d.device, OrDash(d.info.alias()), OrDash(Lower(d.info)),
+                  OrDash(d.info.persistent_id()), OrDash(d.info.model()),
+                  HumanBytes(static_cast<double>(d.written_bytes)),
+                  HumanBytes(static_cast<double>(d.read_bytes))});
+  }
+  table.Print(context.terminal, std::cout);
+  if (shown < devices.size()) {
+    std::cout << "…" << HumanCount(devices.size() - shown) << " more: --limit " << devices.size()
+              << "\n";
+  }
+  if (response.omitted() > 0) {
+    std::cout << "! " << HumanCount(response.omitted())
+              << " books of further devices were not sent; choose fewer hosts with --hosts\n";
+  }
+}
+
+void PrintDevicesJson(const Context& context, const v1::CoverageResponse& response) {
+  Json json;
+  json["summary"] = SummaryJson(response.summary());
+  json["devices"] = Json::array();
+  const std::vector<HostDevice> devices = HostDevices(response);
+  const size_t shown = Shown(context, devices);
+  for (size_t i = 0; i < shown; ++i) {
+    const HostDevice& d = devices[i];
+    Json entry;
+    entry["host_id"] = d.host_id;
+    entry["host"] = d.host;
+    entry["device"] = d.device;
+    entry["device_info"] = DeviceJson(d.info);
+    entry["read_bytes"] = d.read_bytes;
+    entry["written_bytes"] = d.written_bytes;
+    json["devices"].push_back(std::move(entry));
+  }
+  json["omitted"] = devices.size() - shown;
+  json["omitted_books"] = response.omitted();
+  Write(json, std::cout);
+}
+
+void PrintDevicesCsv(const Context& context, const v1::CoverageResponse& response) {
+  WriteCsvRecord({"host_id", "host", "device", "alias", "lower", "persistent_id", "model",
+                  "read_bytes", "written_bytes"},
+                 std::cout);
+  const std::vector<HostDevice> devices = HostDevices(response);
+  const size_t shown = Shown(context, devices);
+  for (size_t i = 0; i < shown; ++i) {
+    const HostDevice& d = devices[i];
+    WriteCsvRecord(
+        {d.host_id, d.host, d.device, d.info.alias(), Lower(d.info), d.info.persistent_id(),
+         d.info.model(), absl::StrCat(d.read_bytes), absl::StrCat(d.written_bytes)},
+        std::cout);
+  }
+}
+
+int RunDevices(const Context& context) {
+  Context all = context;
+  all.limit = kAllBooks;
+  return RunQuery<v1::CoverageRequest, v1::CoverageResponse>(
+      all, {}, &v1::Query::Stub::Coverage, [&context](const v1::CoverageResponse& r) {
+        if (context.output == Output::kJson) return PrintDevicesJson(context, r);
+        if (context.output == Output::kCsv) return PrintDevicesCsv(context, r);
+        PrintDevicesTable(context, r);
+      });
+}
+
 }  // namespace
 
 void AddHostsCommand(CLI::App* app, Context* context) {
   CLI::App* command =
       app->add_subcommand("hosts", "Which hosts report, and since when they do not");
   AddQueryFlags(command, context);
-  command->callback([context] {
-    context->run = [context] {
+  auto devices = std::make_shared<bool>(false);
+  command->add_flag("--devices", *devices,
+                    "their block devices instead: names, WWN or serial, what they lie on");
+  command->callback([context, devices] {
+    context->run = [context, devices] {
+      if (*devices) return RunDevices(*context);
       return RunQuery<v1::ListHostsRequest, v1::ListHostsResponse>(
           *context, {}, &v1::Query::Stub::ListHosts, [context](const v1::ListHostsResponse& r) {
             if (context->output == Output::kJson) return PrintJson(r);

@@ -91,6 +91,12 @@ TEST_F(TwoHostsTest, EveryQueryAnswersAboutWhatWasStored) {
   EXPECT_EQ(hosts["hosts"][0]["host"], "alpha");
   EXPECT_EQ(hosts["hosts"][0]["written_bytes"], expected);
 
+  nlohmann::json devices = fleet_.CliJson({"hosts", "--devices"});
+  ASSERT_EQ(devices["devices"].size(), 1u) << devices.dump(2);
+  EXPECT_EQ(devices["devices"][0]["host"], "alpha");
+  EXPECT_EQ(devices["devices"][0]["written_bytes"], expected);
+  EXPECT_TRUE(devices["devices"][0]["device_info"].contains("persistent_id"));
+
   nlohmann::json by_comm = fleet_.CliJson({"top", "--by", "comm"});
   ASSERT_EQ(by_comm["rows"].size(), 2u);
   EXPECT_EQ(
@@ -122,6 +128,9 @@ TEST_F(TwoHostsTest, EveryQueryAnswersAboutWhatWasStored) {
     CliResult top = fleet_.Cli({"top", "--output", output});
     EXPECT_EQ(top.exit_code, 0) << top.err;
     EXPECT_NE(top.out.find("postgres"), std::string::npos) << top.out;
+    CliResult of_hosts = fleet_.Cli({"hosts", "--devices", "--output", output});
+    EXPECT_EQ(of_hosts.exit_code, 0) << of_hosts.err;
+    EXPECT_NE(of_hosts.out.find("alpha"), std::string::npos) << of_hosts.out;
   }
 }
 

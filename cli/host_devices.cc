@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/host_devices.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace fleetblame::cli {
+
+std::vector<HostDevice> HostDevices(const v1::CoverageResponse& coverage) {
+  std::map<std::pair<std::string, std::string>, HostDevice> found;
+  for (const auto& row : coverage.rows()) {
+    HostDevice& device = found[{row.host_id(), row.device()}];
+    device.host_id = row.host_id();
+    device.host = row.hostname();
+    device.device = row.device();
+    device.info = row.device_info();
+    if (row.direction() == v1::OPERATION_READ) device.read_bytes += row.kernel_bytes();
+    if (row.direction() == v1::OPERATION_WRITE) device.written_bytes += row.kernel_bytes();
+  }
+  std::vector<HostDevice> devices;
+  for (auto& [key, device] : found) devices.push_back(std::move(device));
+  std::stable_sort(devices.begin(), devices.end(), [](const HostDevice& a, const HostDevice& b) {
+    auto rank = [](const HostDevice& d) {
+      const uint64_t rest = std::numeric_limits<uint64_t>::max() - d.read_bytes - d.written_bytes;
+      return std::make_tuple(d.host, d.host_id, rest);
+    };
+    return rank(a) < rank(b);
+  });
+  return devices;
+}
+
+}  // namespace fleetblame::cli
