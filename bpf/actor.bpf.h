@@ -220,11 +220,15 @@ static __always_inline u32 intern_act(u32 actor, u32 stack) {
 }
 
 /* The act of the running thread at this hook. */
+static __always_inline u32 act_from(void* ctx, u64 from, struct scratch* s,
+                                    struct task_struct* task, u32 hook) {
+  u32 actor = current_actor(s, task);
+  u32 stack = stack_from(ctx, from, s, task, hook);
+  return intern_act(actor, stack);
+}
 static __always_inline u32 current_act(void* ctx, struct scratch* s, struct task_struct* task,
                                        u32 hook) {
-  u32 actor = current_actor(s, task);
-  u32 stack = current_stack(ctx, s, task, hook);
-  return intern_act(actor, stack);
+  return act_from(ctx, (u64)ctx, s, task, hook);
 }
 
 #endif /* BPF_ACTOR_BPF_H_ */

@@ -374,13 +374,17 @@ static __always_inline void view_head(u64 head, struct page_view* view) {
   view->index = load_word(head + page_index_offset());
 }
 
+#define HEAD_MASKS 0xffffffffc0000000ull
+
 /* A function of its own, so that what it needs is not on the stack of those who go on calling: see
  * stack_depth_test.py. */
 static __noinline int view_page(u64 page, struct page_view* view) {
   u64 head = page;
-  /* compound_head shares the second word with the list of free pages. */
+  /* The second word of a page that is a tail is odd. The rest leads to the head: its address, or, from 7.1 on
+   * in most builds, a mask over that of the tail. Folios end long before a mask could be taken for an
+   * address. */
   u64 compound = load_word(page + 8);
-  if (compound & 1) head = compound - 1;
+  if (compound & 1) head = compound >= HEAD_MASKS ? page & compound : compound - 1;
   view_head(head, view);
   view->index += (page - head) / bpf_core_type_size(struct page);
   return 0;
@@ -419,6 +423,23 @@ static __always_inline u32 done_of_first(u64 bio) {
 }
 
 /*
+ * The block layer may encrypt for a filesystem (7.x: always for fscrypt). It sends copies, and has
+ * then come to the byte of the original bio after the last one it has copied. The original's segment
+ * with that last byte goes to `vec`, cut there; its pages follow each other in the file. False when
+ * `bio` is no such copy.
+ */
+static __always_inline bool encrypted_from(u64 bio, struct bio_vec* vec) {
+  if (!config.encrypt_end || (u64)LOAD(struct bio, bio, bi_end_io) != config.encrypt_end) return false;
+  u64 source = (u64)LOAD(struct bio, bio, bi_private);
+  u32 at = LOAD(struct bio, source, bi_iter.bi_idx);
+  u32 done = done_of_first(source);
+  if (!done && !at) return false;
+  view_vec((u64)LOAD(struct bio, source, bi_io_vec), done ? at : at - 1, vec);
+  if (done) vec->bv_len = done;
+  return true;
+}
+
+/*
  * Finds the dirtiers of a write. `address` is the bio. What it is made of tells what to ask:
  * page-cache pages under writeback know their dirtier; pages of a block device and memory without
  * an owner are metadata, known by place; a process's own pages are direct IO, which blames itself.
@@ -438,6 +459,8 @@ __noinline int attribute_write(u32 level, u64 address) {
   view_vec(vecs, first_vec, &vec);
   struct page_view view = {};
   u32 offset = vec.bv_offset + done;
+  bool copied = encrypted_from(address, &vec);
+  if (copied) offset = vec.bv_offset + vec.bv_len - 1;
   u64 page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
   offset &= (1u << shift) - 1;
   view_page(written_page(page), &view);
@@ -514,6 +537,13 @@ __noinline int attribute_write(u32 level, u64 address) {
   s->walk.run_bytes = 0;
   s->walk.unknown = 0;
 
+  if (copied) {
+    u64 end = (view.index << shift) + offset + 1;
+    charge_pages(level, (end - bytes) >> shift, (end - bytes) & ((1u << shift) - 1), bytes);
+    flush_run(level);
+    share_unknown_pages(level, shared);
+    return 0;
+  }
   /* Nearly always the pages follow each other; then only the first and the last need a look. */
   u32 count_vecs = LOAD(struct bio, address, bi_vcnt);
   if (count_vecs > 0 && !first_vec && !done) {

@@ -4,6 +4,10 @@
 //
 // Each hook is a BTF-typed raw tracepoint program. A tracepoint whose arguments changed has one
 // program for each form; user space loads those whose form the running kernel's BTF describes.
+// Where the types of a module are not described there are two other ways to its tracepoints:
+// untyped arguments ("raw_tp") when all that is needed of them is numbers and types of the kernel
+// itself, and the record that the tracepoint makes for perf ("tp"), whose fields user space looks
+// up.
 //
 // Pointers that a module's tracepoint hands over are compared with 0 before use: kernels since late
 // 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
@@ -61,16 +65,15 @@ static __always_inline bool on_disk(struct inode* inode) {
 }
 
 /* A write system call is about to fill, or has filled, bytes [at, at + bytes) of an inode. */
-static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 bytes) {
-  if (!inode || !bytes) return 0;
+static __always_inline int fill_range(void* ctx, struct inode* inode, struct fb_inode_key* inode_id,
+                                      u64 at, u64 bytes) {
+  struct fb_inode_key key = *inode_id;
   struct scratch* s = enter();
   if (!s) return 0;
   struct task_struct* self = current_task();
   u32 tid = tid_of(self);
   struct task_state* task = task_state_make(tid);
   u32 act = current_act(ctx, s, self, HOOK_RANGE);
-  struct fb_inode_key key = {
-      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
   if (act) {
     u64 first = at >> (config.page_shift & 31);
     u64 last = (at + bytes - 1) >> (config.page_shift & 31);
@@ -85,6 +88,36 @@ static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 
   }
   leave(s);
   return 0;
+}
+static __always_inline int on_range(void* ctx, struct inode* inode, u64 at, u64 bytes) {
+  if (!inode || !bytes) return 0;
+  struct fb_inode_key key = {
+      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
+  return fill_range(ctx, inode, &key, at, bytes);
+}
+
+/* An argument that should be an inode: it is one if it is the owner of its own pages. */
+static __always_inline struct inode* untyped_inode(u64 address) {
+  struct inode* inode = (void*)address;
+  struct address_space* mapping = BPF_CORE_READ(inode, i_mapping);
+  return BPF_CORE_READ(mapping, host) == inode ? inode : 0;
+}
+static __always_inline int on_range_untyped(void* ctx, u64 address, u64 at, u64 bytes) {
+  struct inode* inode = untyped_inode(address);
+  if (!inode || !bytes) return 0;
+  struct fb_inode_key key;
+  inode_key(inode, &key);
+  return fill_range(ctx, inode, &key, at, bytes);
+}
+SEC("raw_tp/ext4_da_write_end")
+int ext4_da_write_end_untyped(u64* ctx) {
+  return on_range_untyped(ctx, ctx[0], ctx[1], (u32)ctx[2]);
+}
+SEC("raw_tp/ext4_write_end")
+int ext4_write_end_untyped(u64* ctx) { return on_range_untyped(ctx, ctx[0], ctx[1], (u32)ctx[2]); }
+SEC("raw_tp/ext4_journalled_write_end")
+int ext4_journalled_write_end_untyped(u64* ctx) {
+  return on_range_untyped(ctx, ctx[0], ctx[1], (u32)ctx[2]);
 }
 
 SEC("tp_btf/ext4_da_write_end")
@@ -117,11 +150,28 @@ static __always_inline u32 folio_pages(u64 folio, u64 flags) {
   return pages ? pages : 1;
 }
 
-/* Where jbd2's commits cannot be seen, a kernel thread that dirties something may well be jbd2, which
- * does so for others. */
+/* Where jbd2's commits cannot be seen, a kernel thread that dirties something may well be jbd2,
+ * which does so for others. */
 static __always_inline bool blind(const struct task_state* task, struct task_struct* self) {
-  if (!config.blind_journal || (task && task->taken_act)) return false;
+  if (!config.blind_journal || live.sees_commits || (task && task->taken_act)) return false;
   return TASK_READ(self, flags) & PF_KTHREAD;
+}
+
+/*
+ * Records of xfs tell the number of its block device only. Which part of which disk that is, and
+ * which filesystem stands there now, is seen when it dirties a page.
+ */
+static __noinline int note_xfs(struct super_block* sb) {
+  struct block_device* bdev = BPF_CORE_READ(sb, s_bdev);
+  u32 part = BPF_CORE_READ(bdev, bd_dev);
+  u64 fs = fs_owner(sb);
+  struct fb_place place = {.owner = (u32)(fs ^ (fs >> 32)) | 1};
+  place.start = device_start(bdev, &place.disk);
+  struct fb_place* known = bpf_map_lookup_elem(&places, &part);
+  if (known && known->owner == place.owner) return 0;
+  bpf_map_update_elem(&places, &part, &place, BPF_ANY);
+  bpf_map_update_elem(&owners, &part, &place.owner, BPF_ANY);
+  return 0;
 }
 
 /* A page-cache folio turned from clean to dirty. */
@@ -165,6 +215,7 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
     act = current_act(ctx, s, self, HOOK_DIRTY);
   }
   u64 magic = inode->i_sb->s_magic;
+  if (config.xfs_records && magic == XFS_SUPER_MAGIC) note_xfs(inode->i_sb);
   bool shared = is_shared_inode(magic, key.ino);
   if (shared) {
     /* A tree block. Workers and whoever commits change it for everybody: then only the ledger
@@ -195,8 +246,9 @@ int writeback_dirty_page(u64* ctx) { return on_dirty(ctx, ctx[0], (struct addres
 
 /* Who the running thread works for: the dirtier of the inode it writes back, or itself. */
 #define HINT_NS 50000000ull
-static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task_struct* self,
-                                       struct task_state* task, u32 hook, u32* tid) {
+static __always_inline u32 working_for_from(void* ctx, u64 from, struct scratch* s,
+                                            struct task_struct* self, struct task_state* task,
+                                            u32 hook, u32* tid) {
   if (task && task->taken_act) {
     *tid = task->taken_tid;
     return task->taken_act;
@@ -205,7 +257,11 @@ static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task
     *tid = task->hint_tid;
     return task->hint_act;
   }
-  return current_act(ctx, s, self, hook);
+  return act_from(ctx, from, s, self, hook);
+}
+static __always_inline u32 working_for(void* ctx, struct scratch* s, struct task_struct* self,
+                                       struct task_state* task, u32 hook, u32* tid) {
+  return working_for_from(ctx, (u64)ctx, s, self, task, hook, tid);
 }
 
 /* A worker of which it is not known for whom it works: never called exact for metadata. */
@@ -217,8 +273,8 @@ static __always_inline bool nobodys_worker(struct task_struct* self,
   return !task->hint_act || bpf_ktime_get_boot_ns() - task->hint_ns >= HINT_NS;
 }
 
-/* A filesystem whose number is that of its device shows itself: what was said of a btrfs that was there
- * before is over. */
+/* A filesystem whose number is that of its device shows itself: what was said of a btrfs that was
+ * there before is over. */
 static __always_inline void not_btrfs(u32 part) {
   if (live.btrfs && bpf_map_lookup_elem(&fs_of_device, &part))
     bpf_map_delete_elem(&fs_of_device, &part);
@@ -275,8 +331,7 @@ static __always_inline u64 journal_era(u32 dev, u32 transaction) {
 }
 
 /* A jbd2 handle ended; its thread used so many blocks of the transaction. */
-SEC("tp_btf/jbd2_handle_stats")
-int jbd2_handle_stats(u64* ctx) {
+static __always_inline int on_handle(u64* ctx) {
   u32 dev = ctx[0];
   u32 transaction = ctx[1];
   int blocks = ctx[7];
@@ -294,24 +349,47 @@ int jbd2_handle_stats(u64* ctx) {
   leave(s);
   return 0;
 }
+SEC("tp_btf/jbd2_handle_stats")
+int jbd2_handle_stats(u64* ctx) { return on_handle(ctx); }
+SEC("raw_tp/jbd2_handle_stats")
+int jbd2_handle_stats_untyped(u64* ctx) { return on_handle(ctx); }
 
+static __always_inline int begin_phase(u32 dev, u32 tid, u32 logging) {
+  struct task_state* task = task_state_make(current_tid());
+  if (!task) return 0;
+  task->commit_dev = dev;
+  task->commit_tid = tid;
+  task->logging = logging;
+  return 0;
+}
 static __always_inline int commit_phase(u64* ctx, u32 logging) {
   struct journal_s* journal = (struct journal_s*)ctx[0];
   struct transaction_s* transaction = (struct transaction_s*)ctx[1];
   if (!journal || !transaction) return 0;
-  struct task_state* task = task_state_make(current_tid());
-  if (!task) return 0;
-  task->commit_dev = journal->j_fs_dev->bd_dev;
-  task->commit_tid = transaction->t_tid;
-  task->logging = logging;
-  return 0;
+  return begin_phase(journal->j_fs_dev->bd_dev, transaction->t_tid, logging);
 }
+
+/* Fields of the record that a tracepoint makes. */
+static __always_inline u64 record_u64(void* ctx, u32 at) {
+  u64 value = 0;
+  bpf_probe_read_kernel(&value, sizeof(value), ctx + at);
+  return value;
+}
+static __always_inline u32 record_u32(void* ctx, u32 at) { return (u32)record_u64(ctx, at); }
+static __always_inline int commit_phase_record(void* ctx, u32 logging) {
+  return begin_phase(record_u32(ctx, config.record.commit_dev),
+                     record_u32(ctx, config.record.commit_tid), logging);
+}
+SEC("tp/jbd2/jbd2_start_commit")
+int jbd2_start_commit_record(void* ctx) { return commit_phase_record(ctx, 0); }
+SEC("tp/jbd2/jbd2_commit_logging")
+int jbd2_commit_logging_record(void* ctx) { return commit_phase_record(ctx, 1); }
+
 SEC("tp_btf/jbd2_start_commit")
 int jbd2_start_commit(u64* ctx) { return commit_phase(ctx, 0); }
 SEC("tp_btf/jbd2_commit_logging")
 int jbd2_commit_logging(u64* ctx) { return commit_phase(ctx, 1); }
-SEC("tp_btf/jbd2_end_commit")
-int jbd2_end_commit(u64* ctx) {
+static __always_inline int end_phase(void) {
   struct task_state* task = task_state(current_tid());
   if (!task) return 0;
   u32 dev = task->commit_dev;
@@ -327,6 +405,10 @@ int jbd2_end_commit(u64* ctx) {
   task->logging = 0;
   return 0;
 }
+SEC("tp_btf/jbd2_end_commit")
+int jbd2_end_commit(u64* ctx) { return end_phase(); }
+SEC("tp/jbd2/jbd2_end_commit")
+int jbd2_end_commit_record(void* ctx) { return end_phase(); }
 
 SEC("tp_btf/xfs_trans_log_buf")
 int xfs_trans_log_buf(u64* ctx) {
@@ -377,6 +459,51 @@ int xfs_trans_commit(u64* ctx) {
   return 0;
 }
 
+/* The stack on which a record was made: its first word leads to the registers of then. */
+static __always_inline u64 stack_of_record(void* ctx) {
+  struct pt_regs* regs = (void*)record_u64(ctx, 0);
+  return BPF_CORE_READ(regs, sp) & ~7ull;
+}
+
+SEC("tp/xfs/xfs_trans_log_buf")
+int xfs_trans_log_buf_record(void* ctx) {
+  u32 part = record_u32(ctx, config.record.xfs_buf_dev);
+  struct scratch* s = enter();
+  if (!s) return 0;
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
+  struct task_state* task = task_state(tid);
+  u32 act = working_for_from(ctx, stack_of_record(ctx), s, self, task, HOOK_XFS_LOG, &tid);
+  if (act) {
+    struct fb_place* place = bpf_map_lookup_elem(&places, &part);
+    if (place) {
+      u64 at = place->start + record_u64(ctx, config.record.xfs_buf_block) * 512;
+      u32 bytes = record_u32(ctx, config.record.xfs_buf_bytes);
+      u64 who = nobodys_worker(self, task) ? 0 : (u64)act | ((u64)tid << 32);
+      record_blocks(place->disk, at, (u64)bytes | ((u64)place->owner << 32), who, who ? 0 : part);
+    }
+    ledger_add(part, 0, act, 2, 0);
+  }
+  leave(s);
+  return 0;
+}
+
+SEC("tp/xfs/xfs_trans_commit")
+int xfs_trans_commit_record(void* ctx) {
+  if (!(record_u32(ctx, config.record.xfs_trans_flags) & XFS_TRANS_DIRTY)) return 0;
+  u32 part = record_u32(ctx, config.record.xfs_trans_dev);
+  struct scratch* s = enter();
+  if (!s) return 0;
+  struct task_struct* self = current_task();
+  u32 tid = tid_of(self);
+  struct task_state* task = task_state(tid);
+  u32 act = working_for_from(ctx, stack_of_record(ctx), s, self, task, HOOK_XFS_COMMIT, &tid);
+  not_btrfs(part);
+  ledger_add(part, 0, act, 1, 0);
+  leave(s);
+  return 0;
+}
+
 /* --- Writeback: reason, and the inode at hand --- */
 
 /* A worker that finishes IO comes across the inode it does so for. */
@@ -397,6 +524,10 @@ static __always_inline int hint(struct inode* inode) {
   task->hint_ns = bpf_ktime_get_boot_ns();
   return 0;
 }
+SEC("raw_tp/ext4_mark_inode_dirty")
+int ext4_mark_inode_dirty_untyped(u64* ctx) { return hint(untyped_inode(ctx[0])); }
+SEC("raw_tp/ext4_ext_map_blocks_enter")
+int ext4_ext_map_blocks_enter_untyped(u64* ctx) { return hint(untyped_inode(ctx[0])); }
 SEC("tp_btf/ext4_mark_inode_dirty")
 int ext4_mark_inode_dirty(u64* ctx) { return hint((struct inode*)ctx[0]); }
 SEC("tp_btf/ext4_ext_map_blocks_enter")
@@ -425,16 +556,19 @@ int writeback_written(u64* ctx) {
   return 0;
 }
 
-static __always_inline void take_act(struct inode* inode) {
-  if (!inode) return;
-  struct fb_inode_key key = {
-      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
-  struct fb_inode* entry = bpf_map_lookup_elem(&inodes, &key);
+static __always_inline void take_act_of(const struct fb_inode_key* key) {
+  struct fb_inode* entry = bpf_map_lookup_elem(&inodes, key);
   if (!entry || !entry->act) return;
   struct task_state* task = task_state_make(current_tid());
   if (!task) return;
   task->taken_act = entry->act;
   task->taken_tid = entry->tid;
+}
+static __always_inline void take_act(struct inode* inode) {
+  if (!inode) return;
+  struct fb_inode_key key = {
+      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
+  take_act_of(&key);
 }
 static __always_inline void drop_act(void) {
   struct task_state* task = task_state(current_tid());
@@ -456,12 +590,24 @@ int ext4_writepages(u64* ctx) {
   take_act((struct inode*)ctx[0]);
   return 0;
 }
-SEC("tp_btf/ext4_writepages_result")
-int ext4_writepages_result(u64* ctx) {
+SEC("raw_tp/ext4_writepages")
+int ext4_writepages_untyped(u64* ctx) {
+  struct inode* inode = untyped_inode(ctx[0]);
+  if (!inode) return 0;
+  struct fb_inode_key key;
+  inode_key(inode, &key);
+  take_act_of(&key);
+  return 0;
+}
+static __always_inline int end_writepages(void) {
   struct task_state* task = task_state(current_tid());
   if (task && !task->reason) task->taken_act = 0;
   return 0;
 }
+SEC("tp_btf/ext4_writepages_result")
+int ext4_writepages_result(u64* ctx) { return end_writepages(); }
+SEC("raw_tp/ext4_writepages_result")
+int ext4_writepages_result_untyped(u64* ctx) { return end_writepages(); }
 
 SEC("tp_btf/sched_process_exit")
 int sched_process_exit(u64* ctx) {
@@ -477,12 +623,46 @@ static __always_inline struct gendisk* bio_disk(struct bio* bio) {
   return bio->bi_bdev->bd_disk;
 }
 
-/* Where a bio was sent to, and which device made it: origin.top, or, of what threads of the kernel send to
- * a disk that is held by another device, that one. */
+/*
+ * Before 5.11 a bio on its way no longer tells which partition it was sent to, but the disk knows
+ * them: into origin.part and walk.part.
+ */
+#define OLD_PARTITIONS 32
+__noinline int find_partition(u32 level, u64 disk) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  struct fb_origin* o = &s->origin;
+  s->walk.part = o->dev;
+  o->part = 0;
+  struct gendisk___table* with_table = (void*)disk;
+  if (!bpf_core_field_exists(with_table->part_tbl)) return 0;
+  struct disk_part_tbl* table = BPF_CORE_READ(with_table, part_tbl);
+  u32 partitions = BPF_CORE_READ(table, len);
+  u64 places = (u64)table + bpf_core_field_offset(table->part);
+  for (u32 i = 1; i < OLD_PARTITIONS; ++i) {
+    if (i >= partitions) break;
+    struct hd_struct* part = (void*)load_word(places + i * 8);
+    if (!part || o->sector - BPF_CORE_READ(part, start_sect) >= BPF_CORE_READ(part, nr_sects))
+      continue;
+    s->walk.part = BPF_CORE_READ(part, __dev.devt);
+    o->part = i;
+    break;
+  }
+  return 0;
+}
+
+/* Where a bio was sent to, and which device made it: origin.top, or, of what threads of the kernel
+ * send to a disk that is held by another device, that one. */
 static __noinline int note_place(struct scratch* s, const struct fb_device* device,
                                  struct bio* bio) {
   struct fb_origin* o = &s->origin;
-  o->part = partition_of(bio);
+  struct bio___disk* old = (void*)bio;
+  if (bpf_core_field_exists(old->bi_disk)) {
+    find_partition(s->level, plain_address(s, old->bi_disk));
+  } else {
+    o->part = partition_of(bio);
+    s->walk.part = bio->bi_bdev->bd_dev;
+  }
   o->flags = device->flags & FB_DEVICE_BIOS ? FB_ORIGIN_STACKED : 0;
   u32 top = o->top;
   if (device->upper && !top && (o->op == FB_OP_FLUSH || (s->actor.key.flags & FB_ACTOR_KTHREAD)))
@@ -549,10 +729,8 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   } else {
     struct task_state* task = task_state(tid);
     if (task) o->reason = task->reason;
-    struct bio___disk* old = (void*)bio;
-    u32 part = bpf_core_field_exists(old->bi_disk) ? dev : bio->bi_bdev->bd_dev;
+    u32 part = s->walk.part;
     s->walk.bio = key;
-    s->walk.part = part;
     s->walk.watch = device->watch;
     s->walk.dev = part;
     if (live.btrfs) {
@@ -607,8 +785,9 @@ static __noinline int just_queued(u64* ctx) {
   u64 key = 0;
   bpf_probe_read_kernel(&key, sizeof(key), ctx);
   const struct fb_origin* o = bio_find(key);
-  return o && !o->issue_ns && !(o->flags & FB_ORIGIN_LINKED) && o->sector == bio->bi_iter.bi_sector &&
-         o->bytes == bio->bi_iter.bi_size && bpf_ktime_get_boot_ns() - o->queue_ns < SEEN_NS;
+  return o && !o->issue_ns && !(o->flags & FB_ORIGIN_LINKED) &&
+         o->sector == bio->bi_iter.bi_sector && o->bytes == bio->bi_iter.bi_size &&
+         bpf_ktime_get_boot_ns() - o->queue_ns < SEEN_NS;
 }
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue_again(u64* ctx) {

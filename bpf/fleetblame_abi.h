@@ -418,8 +418,21 @@ struct fb_config {
   fb_u32 hot_rows; /* per CPU, a power of two; 0 = a hook may interrupt itself on this kernel */
   fb_u32 preemptible; /* other threads may run on a CPU while a hook does */
   fb_u32 in_place; /* the kernel has bpf_rdonly_cast */
-  fb_u32 blind_journal; /* commits of jbd2 cannot be seen on this kernel */
-  fb_u32 reserved;
+  fb_u32 blind_journal; /* commits of jbd2 cannot be seen on this kernel, but perhaps by records */
+  fb_u32 xfs_records; /* types of xfs are not described: records are read instead */
+  /* Where the records of tracepoints hold what programs read of them. */
+  struct {
+    fb_u32 commit_dev;
+    fb_u32 commit_tid;
+    fb_u32 xfs_buf_dev;
+    fb_u32 xfs_buf_block;
+    fb_u32 xfs_buf_bytes;
+    fb_u32 xfs_trans_dev;
+    fb_u32 xfs_trans_flags;
+    fb_u32 reserved;
+  } record;
+  /* Function that ends a bio of encrypted copies; 0 = none. */
+  fb_u64 encrypt_end;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
   struct {
     fb_u64 first;
@@ -438,6 +451,7 @@ struct fb_live {
   fb_u32 btrfs;  /* a btrfs was seen; set by the programs */
   fb_u32 spilled; /* a bio went to the hash map; set by the programs */
   fb_u32 task_spilled; /* a thread's state did; set by the programs */
+  fb_u32 sees_commits; /* records of jbd2's commits are read */
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
 };
 

@@ -33,6 +33,9 @@ struct hlist_head {
 };
 
 /* --- Tasks and cgroups --- */
+struct pt_regs {
+  unsigned long sp;
+};
 struct kernfs_node {
   u64 id;
 };
@@ -69,6 +72,24 @@ struct block_device {
   u64 bd_start_sect;
   u32 bd_dev;
   struct gendisk *bd_disk;
+};
+struct block_device___part { /* before 5.11 */
+  struct hd_struct *bd_part;
+};
+struct device {
+  u32 devt;
+};
+struct hd_struct {
+  u64 start_sect;
+  u64 nr_sects;
+  struct device __dev;
+};
+struct disk_part_tbl {
+  int len;
+  struct hd_struct *part[1];
+};
+struct gendisk___table {
+  struct disk_part_tbl *part_tbl;
 };
 struct block_device___partno { /* 5.11 to 6.9 */
   u8 bd_partno;
@@ -264,6 +285,7 @@ enum pageflags { PG_writeback = 1, PG_head = 6, PG_swapcache = 10, PG_private = 
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
 #define BTRFS_BTREE_INODE 1
 #define F2FS_SUPER_MAGIC 0xF2F52010ul
+#define XFS_SUPER_MAGIC 0x58465342ul
 #define F2FS_META_INODE 2 /* and the one before it, of the nodes */
 #define XFS_TRANS_DIRTY 0x01u
 

@@ -32,8 +32,6 @@ static __always_inline u32 disk_of_plain_bio(u64 bio) {
 
 /* Partition that a bio was sent to. */
 static __always_inline u8 partition_of(struct bio* bio) {
-  struct bio___disk* old = (void*)bio;
-  if (bpf_core_field_exists(old->bi_disk)) return 0; /* by then it is for the whole disk */
   struct block_device___flags* newer = (void*)bio->bi_bdev;
   if (bpf_core_field_exists(newer->__bd_flags)) return (u8)newer->__bd_flags.counter;
   struct block_device___partno* older = (void*)bio->bi_bdev;

@@ -105,6 +105,9 @@ static __always_inline u64 device_start(struct block_device* bdev, u32* disk_dev
       ((u32)LOAD(struct gendisk, disk, major) << 20) | (u32)LOAD(struct gendisk, disk, first_minor);
   if (bpf_core_field_exists(bdev->bd_start_sect))
     return LOAD(struct block_device, bdev, bd_start_sect) * 512;
+  struct block_device___part* old = (void*)bdev;
+  if (bpf_core_field_exists(old->bd_part))
+    return BPF_CORE_READ(old, bd_part, start_sect) * 512;
   return 0;
 }
 

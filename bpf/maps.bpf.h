@@ -91,6 +91,15 @@ FB_HASH(journals, u32, struct fb_journal, 1024);
 /* Which filesystem logs its buffers on a block device now (xfs): a mark made of its id. */
 FB_HASH(owners, u32, u32, 1024);
 
+/* Where on which disk a block device begins, and who `owners` says it belongs to. Only filled where the types of
+ * xfs are not described. */
+struct fb_place {
+  u64 start; /* bytes */
+  u32 disk;
+  u32 owner;
+};
+FB_HASH(places, u32, struct fb_place, 1024);
+
 /* Filesystem (its s_dev) of a block device, where the two have different numbers: btrfs. */
 FB_HASH(fs_of_device, u32, u32, 1024);
 

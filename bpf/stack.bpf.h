@@ -320,18 +320,24 @@ __noinline u32 learn_stack(u32 level, int bytes) {
   return stack;
 }
 
-/* The number of the current stack. `ctx` is the hook's context. */
-static __always_inline u32 current_stack(void* ctx, struct scratch* s, struct task_struct* task,
-                                         u32 hook) {
+/* The number of the current stack. `ctx` is the hook's context, `from` where the frames of interest
+ * begin. */
+static __always_inline u32 stack_from(void* ctx, u64 from, struct scratch* s,
+                                      struct task_struct* task, u32 hook) {
   u32 level = s->level;
-  /* The context lies in the frame of the tracepoint's trampoline: its address is the depth. */
-  *(volatile u64*)&s->owner = (u64)ctx;
+  *(volatile u64*)&s->owner = from;
   s->task_flags = TASK_READ(task, flags);
   measure_stack(s, task);
   u32 stack = known_stack(level, hook);
   if (stack) return stack;
   int bytes = bpf_get_stack(ctx, s->raw, sizeof(s->raw), 0);
   return learn_stack(level, bytes);
+}
+
+/* The context of a raw tracepoint lies in the frame of its trampoline: its address is the depth. */
+static __always_inline u32 current_stack(void* ctx, struct scratch* s, struct task_struct* task,
+                                         u32 hook) {
+  return stack_from(ctx, (u64)ctx, s, task, hook);
 }
 
 static __always_inline bool stack_has_flag(u32 id, u32 flag) {

@@ -34,6 +34,7 @@
 #include "node-agent/tracer/bpf/host_info.h"
 #include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/programs.h"
+#include "node-agent/tracer/bpf/tracepoint_record.h"
 
 namespace fleetblame::agent {
 namespace {
@@ -78,6 +79,21 @@ bool HooksNeverNest() {
   int minor = 0;
   if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
   return std::pair(major, minor) >= std::pair(6, 1);
+}
+
+// Where programs that read records find what they need. What is missing stays 0: they are then not
+// chosen.
+void FindRecordFields(fb_config* config) {
+  auto commit = TracepointRecord("jbd2", "jbd2_start_commit");
+  config->record.commit_dev = commit["dev"];
+  config->record.commit_tid = commit["transaction"];
+  auto buffer = TracepointRecord("xfs", "xfs_trans_log_buf");
+  config->record.xfs_buf_dev = buffer["dev"];
+  config->record.xfs_buf_block = buffer["buf_bno"];
+  config->record.xfs_buf_bytes = buffer["buf_len"];
+  auto transaction = TracepointRecord("xfs", "xfs_trans_commit");
+  config->record.xfs_trans_dev = transaction["dev"];
+  config->record.xfs_trans_flags = transaction["flags"];
 }
 
 // Rows of its own for each CPU: 200 kB of memory on small machines, less per CPU on large ones.
@@ -208,6 +224,9 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
 
   skeleton_->rodata->config.blind_journal =
       !kernel.TracepointArguments("jbd2_start_commit").has_value();
+  skeleton_->rodata->config.xfs_records =
+      !kernel.TracepointArguments("xfs_trans_log_buf").has_value();
+  FindRecordFields(&skeleton_->rodata->config);
   skeleton_->rodata->config.in_place = kernel.HasFunction("bpf_rdonly_cast");
   skeleton_->rodata->config.page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
   skeleton_->rodata->config.max_files = options.max_files * 4;  // the largest are chosen later
@@ -218,6 +237,12 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   if (!controller.empty()) {
     auto index = kernel.Enumerator(absl::StrCat(controller, "_cgrp_id"));
     if (index.has_value()) skeleton_->rodata->config.cgroup_v1_subsystem = *index;
+  }
+  if (auto symbols = OpenSymbols(); symbols.ok()) {
+    const std::string name = "blk_crypto_fallback_encrypt_endio";
+    if (auto found = FindFunctions(**symbols, {name}); found.contains(name)) {
+      skeleton_->rodata->config.encrypt_end = found[name].first;
+    }
   }
   // Functions that say what a stack is about.
   if (auto symbols = OpenSymbols(); symbols.ok()) {
@@ -304,6 +329,8 @@ absl::Status LoadedPrograms::AttachStacked() {
 
 absl::Status LoadedPrograms::AttachGroups(bool stacked) {
   LibbpfMessages messages;
+  constexpr int kCommitHooks = 3;  // begin, logging, end
+  int commits = 0;
   // The end of an IO first: what begins must never end unseen.
   for (const ProgramGroup& group : AllPrograms()) {
     if (group.only_stacked != stacked) continue;
@@ -321,8 +348,10 @@ absl::Status LoadedPrograms::AttachGroups(bool stacked) {
         continue;
       }
       links_.push_back(link);
+      if (variant.access == Access::kRecord && absl::StartsWith(variant.name, "jbd2_")) ++commits;
     }
   }
+  if (!stacked) skeleton_->data->live.sees_commits = commits == kCommitHooks;
   return absl::OkStatus();
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node-agent/tracer/bpf/programs.h"
 
+#include <algorithm>
 #include <string_view>
+
+#include "node-agent/tracer/bpf/tracepoint_record.h"
 
 namespace fleetblame::agent {
 
@@ -66,17 +69,21 @@ const std::vector<ProgramGroup>& AllPrograms() {
        false,
        "exact ranges of write calls on ext4",
        "with large folios on ext4 the first writer of a folio is blamed for all of it",
-       {{"ext4_da_write_end", "ext4_da_write_end", 0, "inode"}}},
+       {{"ext4_da_write_end", "ext4_da_write_end", 0, "inode"},
+        {"ext4_da_write_end_untyped", "ext4_da_write_end", 0, "", Access::kUntyped}}},
       {"ext4 direct allocation writes",
        false,
        "exact ranges of write calls on ext4 without delayed allocation",
        "with large folios on ext4 the first writer of a folio is blamed for all of it",
-       {{"ext4_write_end", "ext4_write_end", 0, "inode"}}},
+       {{"ext4_write_end", "ext4_write_end", 0, "inode"},
+        {"ext4_write_end_untyped", "ext4_write_end", 0, "", Access::kUntyped}}},
       {"ext4 journalled data writes",
        false,
        "exact ranges of write calls on ext4 with data=journal",
        "with large folios on ext4 the first writer of a folio is blamed for all of it",
-       {{"ext4_journalled_write_end", "ext4_journalled_write_end", 0, "inode"}}},
+       {{"ext4_journalled_write_end", "ext4_journalled_write_end", 0, "inode"},
+        {"ext4_journalled_write_end_untyped", "ext4_journalled_write_end", 0, "",
+         Access::kUntyped}}},
       {"xfs buffered writes",
        false,
        "exact ranges of write calls on xfs",
@@ -91,32 +98,53 @@ const std::vector<ProgramGroup>& AllPrograms() {
        false,
        "who took part in a transaction of ext4's journal",
        "journal and metadata writes of ext4 are lost",
-       {{"jbd2_handle_stats", "jbd2_handle_stats", 0, ""}}},
+       {{"jbd2_handle_stats", "jbd2_handle_stats", 0, ""},
+        {"jbd2_handle_stats_untyped", "jbd2_handle_stats", 0, "", Access::kUntyped}}},
       {"jbd2 commit start",
        false,
        "which transaction the journal thread commits",
        "journal writes are blamed on recent writers, not on those of the transaction",
-       {{"jbd2_start_commit", "jbd2_start_commit", 1, "transaction_s"}}},
+       {{"jbd2_start_commit", "jbd2_start_commit", 1, "transaction_s"},
+        {"jbd2_start_commit_record",
+         "jbd2_start_commit",
+         0,
+         "",
+         Access::kRecord,
+         {"dev", "transaction"}}}},
       {"jbd2 commit logging",
        false,
        "when the journal thread writes to the journal",
        "journal copies of file data are taken for the data itself",
-       {{"jbd2_commit_logging", "jbd2_commit_logging", 1, "transaction_s"}}},
+       {{"jbd2_commit_logging", "jbd2_commit_logging", 1, "transaction_s"},
+        {"jbd2_commit_logging_record",
+         "jbd2_commit_logging",
+         0,
+         "",
+         Access::kRecord,
+         {"dev", "transaction"}}}},
       {"jbd2 commit end",
        false,
        "when a commit is over",
        "later IO of the journal thread is blamed on an old transaction",
-       {{"jbd2_end_commit", "jbd2_end_commit", 1, "transaction_s"}}},
+       {{"jbd2_end_commit", "jbd2_end_commit", 1, "transaction_s"},
+        {"jbd2_end_commit_record", "jbd2_end_commit", 0, "", Access::kRecord}}},
       {"xfs logged buffers",
        false,
        "who changed a metadata buffer of xfs",
        "metadata of xfs is blamed by the filesystem's ledger only",
-       {{"xfs_trans_log_buf", "xfs_trans_log_buf", 0, "xfs_buf_log_item"}}},
+       {{"xfs_trans_log_buf", "xfs_trans_log_buf", 0, "xfs_buf_log_item"},
+        {"xfs_trans_log_buf_record",
+         "xfs_trans_log_buf",
+         0,
+         "",
+         Access::kRecord,
+         {"dev", "buf_bno", "buf_len"}}}},
       {"xfs transactions",
        false,
        "who commits transactions on xfs",
        "log writes of xfs are blamed on those who changed buffers only",
-       {{"xfs_trans_commit", "xfs_trans_commit", 0, "xfs_trans"}}},
+       {{"xfs_trans_commit", "xfs_trans_commit", 0, "xfs_trans"},
+        {"xfs_trans_commit_record", "xfs_trans_commit", 0, "", Access::kRecord, {"dev", "flags"}}}},
       {"writeback start",
        false,
        "why a flusher runs",
@@ -141,22 +169,27 @@ const std::vector<ProgramGroup>& AllPrograms() {
        false,
        "which inode an fsync writes back on ext4",
        "blocks allocated by fsync are blamed on its caller",
-       {{"ext4_writepages", "ext4_writepages", 0, "inode"}}},
+       {{"ext4_writepages", "ext4_writepages", 0, "inode"},
+        {"ext4_writepages_untyped", "ext4_writepages", 0, "", Access::kUntyped}}},
       {"ext4 writepages end",
        false,
        "when an fsync has written an inode back on ext4",
        "blocks allocated by fsync are blamed on its caller",
-       {{"ext4_writepages_result", "ext4_writepages_result", 0, "inode"}}},
+       {{"ext4_writepages_result", "ext4_writepages_result", 0, "inode"},
+        {"ext4_writepages_result_untyped", "ext4_writepages_result", 0, "", Access::kUntyped}}},
       {"ext4 inode changes",
        false,
        "for which inode a worker finishes ext4 IO",
        "journal use of ext4's workers is blamed on the workers",
-       {{"ext4_mark_inode_dirty", "ext4_mark_inode_dirty", 0, "inode"}}},
+       {{"ext4_mark_inode_dirty", "ext4_mark_inode_dirty", 0, "inode"},
+        {"ext4_mark_inode_dirty_untyped", "ext4_mark_inode_dirty", 0, "", Access::kUntyped}}},
       {"ext4 block mapping",
        false,
        "for which inode a worker maps ext4 blocks",
        "journal use of ext4's workers is blamed on the workers",
-       {{"ext4_ext_map_blocks_enter", "ext4_ext_map_blocks_enter", 0, "inode"}}},
+       {{"ext4_ext_map_blocks_enter", "ext4_ext_map_blocks_enter", 0, "inode"},
+        {"ext4_ext_map_blocks_enter_untyped", "ext4_ext_map_blocks_enter", 0, "",
+         Access::kUntyped}}},
       {"xfs unwritten extents",
        false,
        "for which inode a worker finishes xfs IO",
@@ -185,8 +218,23 @@ bool Applies(const ProgramGroup& group, const KernelBtf& kernel) {
   return !group.only_preemptible || kernel.TracepointsArePreemptible();
 }
 
+// Whether a program that does not ask for the types of a tracepoint's module can read it.
+static bool CanDoWithoutTypes(const ProgramVariant& variant, const KernelBtf& kernel) {
+  const std::string module = kernel.ModuleWithoutTypes(variant.tracepoint);
+  if (module.empty()) return false;
+  if (variant.access == Access::kUntyped) return true;
+  const auto fields = TracepointRecord(module, variant.tracepoint);
+  return !fields.empty() &&
+         std::all_of(variant.fields.begin(), variant.fields.end(),
+                     [&fields](const char* field) { return fields.contains(field); });
+}
+
 const ProgramVariant* ChooseVariant(const ProgramGroup& group, const KernelBtf& kernel) {
   for (const ProgramVariant& variant : group.variants) {
+    if (variant.access != Access::kTyped) {
+      if (CanDoWithoutTypes(variant, kernel)) return &variant;
+      continue;
+    }
     auto arguments = kernel.TracepointArguments(variant.tracepoint);
     if (!arguments.has_value()) continue;
     if (std::string_view(variant.type).empty()) return &variant;

@@ -14,12 +14,22 @@
 
 namespace fleetblame::agent {
 
+// How a program comes to a tracepoint's arguments.
+enum class Access {
+  kTyped,    // as the kernel's BTF describes them
+  kUntyped,  // numbers, and pointers to types of the kernel itself
+  kRecord,   // by the record that the tracepoint makes for perf
+};
+
 struct ProgramVariant {
   const char* name;  // of the program
   const char* tracepoint;
   // Type of the argument at `index`: the mark of the form that this program understands.
   int index;
   const char* type;  // "" = any
+  // What is not typed is for modules whose types the kernel does not describe.
+  Access access = Access::kTyped;
+  std::vector<const char*> fields = {};  // of the record, that the program reads
 };
 
 // One ability, by one of several programs.
