@@ -33,6 +33,7 @@ class Machine:
 
     def __init__(self, image, initramfs, folder, cpus=2, memory_mib=1536):
         self.folder = pathlib.Path(folder)
+        self.died_early = False  # the last run ended by itself before its first step
         self.console = self.folder / "console.log"
         self.report = self.folder / "report.log"
         self.command = [
@@ -78,6 +79,7 @@ class Machine:
             if process.poll() is None:
                 process.kill()
             process.wait()
+        self.died_early = problem.startswith("ended") and not (report.results or report.running)
         return report.results, report.release, problem, report.running
 
     def _ended(self, process, report):

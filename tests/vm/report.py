@@ -11,6 +11,8 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 
+SECOND_BOOT = "second-boot"  # a case of this name says that a machine needed one
+RAN_NO_CASE = "ran no case"
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 # ext4/write_syncfs   data 100.00%  all 100.00%  wrong 0  lost 0  of 25.2 MB (exact 99.8% ...)
 VERDICT = re.compile(r"^(\w[\w/-]*)\s+data\s+([\d.]+)%\s+all\s+([\d.]+)%\s+wrong (\d+)\s+lost (\d+)\s+"
@@ -75,8 +77,24 @@ def groundtruth_cases(result, limit):
                else f"the test program ended with {result.exit_code}")
         cases.append(Case(last, FAILED, result.seconds, how))
     elif not cases:
-        cases.append(Case(result.name, FAILED, result.seconds, "ran no case"))
+        cases.append(Case(result.name, FAILED, result.seconds, RAN_NO_CASE))
     return cases
+
+
+def asked_for(cases, patterns, left_out):
+    """The cases of all groups, when only those named by `patterns` were to run; [] = all.
+
+    A name that stands for nothing is a mistake; one that this kernel cannot give is told with the
+    reason. It is no matter that a group has no case of the name when another one has.
+    """
+    if not patterns:
+        return cases
+    found = [case for case in cases if case.reason != RAN_NO_CASE]
+    found += [Case(name, SKIPPED, reason=f"does not hold on this kernel: {why}")
+              for name, why in sorted(left_out.items())]
+    return found or [Case(" ".join(patterns), FAILED,
+                          reason="there is no scenario of this name; tests/groundtruth/scenario.cc and "
+                          "paths.cc list them, each with its filesystem in front: ext4_direct")]
 
 
 def check_case(result):
@@ -152,6 +170,10 @@ def main(paths):
     records.sort(key=lambda record: [int(part) for part in record["kernel"].split(".")])
     print(table(records))
     print("Percent of the file data, and of all bytes, charged to those who wrote them.")
+    for record in records:
+        for case in record["cases"]:
+            if case["name"] == SECOND_BOOT:
+                print(f"\nKernel {record['kernel']}: {case['reason']}.")
     for record in records:
         if record.get("console"):
             print(f"\nThe machine of kernel {record['kernel']} hung or ended early. "

@@ -54,6 +54,17 @@ class ReportTest(unittest.TestCase):
         cases = report.groundtruth_cases(Result("groundtruth", 139, log=""), 60)
         self.assertEqual(outcomes(cases), {"groundtruth": "failed"})
 
+    def test_names_are_asked_for_in_all_groups_together(self):
+        one = report.Case("ext4_direct", "passed")
+        none = report.Case("layers", "failed", reason=report.RAN_NO_CASE)
+        self.assertEqual(outcomes(report.asked_for([one, none], ["ext4_direct"], {})),
+                         {"ext4_direct": "passed"})
+        self.assertEqual(outcomes(report.asked_for([none], ["ext4_dircet"], {})),
+                         {"ext4_dircet": "failed"})
+        self.assertEqual(outcomes(report.asked_for([none], ["xfs_a"], {"xfs_a": "no hook"})),
+                         {"xfs_a": "skipped"})
+        self.assertEqual(outcomes(report.asked_for([none], [], {})), {"layers": "failed"})
+
     def test_no_case_at_all_is_a_failure(self):
         empty = "<testsuites><testsuite/></testsuites>"
         cases = report.groundtruth_cases(Result("groundtruth", 0, log="", xml=empty), 60)
