@@ -35,6 +35,12 @@ struct {
   __uint(max_entries, 4096);
 } tag_wake SEC(".maps");
 
+/* struct fb_tag_ended, where tag_config.stream asks for it; user space makes it large then. */
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 4096);
+} tag_stream SEC(".maps");
+
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, FB_TAG_COUNTER_COUNT);
@@ -426,6 +432,12 @@ static __noinline int add_wait(const struct fb_tag_wait* wait, u64 now, u32 end)
 
 static __always_inline void close_wait(u32 tid, const struct fb_tag_wait* wait, u64 now, u32 end) {
   add_wait(wait, now, end);
+  if (tag_config.stream) {
+    struct fb_tag_ended ended = {
+        .begin_ns = wait->begin_ns, .end_ns = now, .tid = tid, .slept = wait->slept};
+    /* Nobody is woken: this may be within the scheduler. */
+    bpf_ringbuf_output(&tag_stream, &ended, sizeof(ended), BPF_RB_NO_WAKEUP);
+  }
   bpf_map_delete_elem(&tag_waits, &tid);
 }
 

@@ -103,6 +103,14 @@ struct fb_tag_set {
   fb_u32 dev;   /* one of its disks */
 };
 
+/* One wait that ended, for a test that compares sources wait by wait (fb_tag_config.stream). */
+struct fb_tag_ended {
+  fb_u64 begin_ns;
+  fb_u64 end_ns; /* 0 = not seen */
+  fb_u32 tid;
+  fb_u32 slept;
+};
+
 /* Queues of one set that are looked at when a wait begins. */
 #define FB_TAG_QUEUES 64
 /* Words of one bitmap that are counted: up to 16,384 tags. */
@@ -130,7 +138,7 @@ struct fb_tag_config {
   fb_u32 queue_shared; /* BLK_MQ_F_TAG_QUEUE_SHARED */
   fb_u32 host_wide;    /* BLK_MQ_F_TAG_HCTX_SHARED */
   fb_u32 reserved_flag; /* BLK_MQ_REQ_RESERVED */
-  fb_u32 padding;
+  fb_u32 stream;        /* each wait that ends goes to tag_stream as well */
 };
 
 struct fb_tag_live {

@@ -4,14 +4,14 @@
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
+#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -19,19 +19,26 @@ namespace fleetblame::tagwait_test {
 namespace {
 
 constexpr size_t kReadBytes = 4096;
-constexpr uint64_t kSlowNs = 1'000'000;
-constexpr int kUsualReads = 64;
 
-uint64_t Now() {
+uint64_t NowOf(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-// One direct read at a time.
+void Fill(iocb* request, int fd, void* buffer, uint64_t offset) {
+  *request = {};
+  request->aio_fildes = static_cast<uint32_t>(fd);
+  request->aio_lio_opcode = IOCB_CMD_PREAD;
+  request->aio_buf = reinterpret_cast<uint64_t>(buffer);
+  request->aio_nbytes = kReadBytes;
+  request->aio_offset = static_cast<int64_t>(offset);
+}
+
+// One direct read at a time, of the thread that makes it.
 class Aio {
  public:
-  explicit Aio(const std::string& device) {
+  explicit Aio(const std::string& device) : tid_(static_cast<uint32_t>(gettid())) {
     fd_ = open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (syscall(SYS_io_setup, 1, &context_) != 0) context_ = 0;
     if (posix_memalign(&buffer_, 4096, kReadBytes) != 0) buffer_ = nullptr;
@@ -41,48 +48,36 @@ class Aio {
   ~Aio() {
     if (context_ != 0) syscall(SYS_io_destroy, context_);
     if (fd_ >= 0) close(fd_);
-    if (schedstat_ >= 0) close(schedstat_);
     free(buffer_);
   }
   bool ok() const { return fd_ >= 0 && context_ != 0 && buffer_ != nullptr && blocks_ > 0; }
 
-  // Time in io_submit(); 0 when the read failed. Adds to `asleep_ns` what of it was sleep.
-  uint64_t Read(uint64_t block, uint64_t* asleep_ns = nullptr) {
-    iocb request{};
-    request.aio_fildes = static_cast<uint32_t>(fd_);
-    request.aio_lio_opcode = IOCB_CMD_PREAD;
-    request.aio_buf = reinterpret_cast<uint64_t>(buffer_);
-    request.aio_nbytes = kReadBytes;
-    request.aio_offset = static_cast<int64_t>(block % blocks_ * kReadBytes);
+  bool Read(uint64_t block, Stall* stall) {
+    iocb request;
+    Fill(&request, fd_, buffer_, block % blocks_ * kReadBytes);
     iocb* list[] = {&request};
-    const uint64_t awake = asleep_ns == nullptr ? 0 : AwakeNs();
-    const uint64_t begin = Now();
-    if (syscall(SYS_io_submit, context_, 1, list) != 1) return 0;
-    const uint64_t end = Now();
-    if (asleep_ns != nullptr) {
-      const uint64_t more = AwakeNs() - awake;
-      if (more < end - begin) *asleep_ns += end - begin - more;
+    rusage before{};
+    rusage after{};
+    getrusage(RUSAGE_THREAD, &before);
+    const uint64_t ran = NowOf(CLOCK_THREAD_CPUTIME_ID);
+    const uint64_t begin = NowOf(CLOCK_BOOTTIME);
+    if (syscall(SYS_io_submit, context_, 1, list) != 1) return false;
+    const uint64_t end = NowOf(CLOCK_BOOTTIME);
+    const uint64_t ran_since = NowOf(CLOCK_THREAD_CPUTIME_ID) - ran;
+    getrusage(RUSAGE_THREAD, &after);
+    if (after.ru_nvcsw != before.ru_nvcsw) {
+      const uint64_t took = end - begin;
+      stall->slept.push_back({tid_, begin, end, took > ran_since ? took - ran_since : 0});
+      if (after.ru_nivcsw != before.ru_nivcsw) ++stall->preempted;
     }
     io_event event{};
-    if (syscall(SYS_io_getevents, context_, 1, 1, &event, nullptr) != 1) return 0;
-    return event.res == static_cast<int64_t>(kReadBytes) ? end - begin : 0;
+    if (syscall(SYS_io_getevents, context_, 1, 1, &event, nullptr) != 1) return false;
+    return event.res == static_cast<int64_t>(kReadBytes);
   }
 
  private:
-  // Time on processors and waiting for one, of the thread that calls this first.
-  uint64_t AwakeNs() {
-    if (schedstat_ < 0) schedstat_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    char text[96] = {};
-    unsigned long long on = 0;
-    unsigned long long waiting = 0;
-    if (pread(schedstat_, text, sizeof(text) - 1, 0) > 0) {
-      std::sscanf(text, "%llu %llu", &on, &waiting);
-    }
-    return on + waiting;
-  }
-
+  const uint32_t tid_;
   int fd_ = -1;
-  int schedstat_ = -1;
   aio_context_t context_ = 0;
   void* buffer_ = nullptr;
   uint64_t blocks_ = 0;
@@ -93,76 +88,108 @@ class Aio {
 void Stall::Add(const Stall& other) {
   reads += other.reads;
   errors += other.errors;
-  submit_ns += other.submit_ns;
-  asleep_ns += other.asleep_ns;
-  slow_submits += other.slow_submits;
+  preempted += other.preempted;
+  slept.insert(slept.end(), other.slept.begin(), other.slept.end());
 }
 
-uint64_t Stall::StallNs(uint64_t usual_ns) const {
-  const uint64_t usual = reads * usual_ns;
-  return submit_ns > usual ? submit_ns - usual : 0;
+uint64_t Stall::WholeNs() const {
+  uint64_t sum = 0;
+  for (const Call& call : slept) sum += call.end_ns - call.begin_ns;
+  return sum;
 }
 
-Readers::Readers(const std::string& device, int threads) : measured_(threads) {
+uint64_t Stall::OffNs() const {
+  uint64_t sum = 0;
+  for (const Call& call : slept) sum += call.off_ns;
+  return sum;
+}
+
+Readers::Readers(const std::string& device, int threads, uint64_t reads) : measured_(threads) {
   for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this, device, i] { measured_[i] = Read(device, i, stop_); });
+    threads_.emplace_back([this, device, i, reads] { measured_[i] = Read(device, i, reads); });
   }
 }
 
 Readers::~Readers() { Stop(); }
 
-Stall Readers::Stop() {
-  stop_ = true;
+void Readers::Join() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+}
+
+Stall Readers::Stop() {
+  stop_ = true;
+  Join();
   Stall sum;
   for (const Stall& one : measured_) sum.Add(one);
   return sum;
 }
 
-Stall Readers::Read(const std::string& device, int number, const std::atomic<bool>& stop) {
+Stall Readers::Read(const std::string& device, int number, uint64_t reads) {
   Stall stall;
+  const sched_param first{.sched_priority = 1};
   Aio aio(device);
-  if (!aio.ok()) {
+  if (!aio.ok() || sched_setscheduler(0, SCHED_FIFO, &first) != 0) {
     stall.errors = 1;
     return stall;
   }
   // Far apart, so that reads are never merged.
-  for (uint64_t block = number * 97; !stop; block += 1009) {
-    const uint64_t took = aio.Read(block, &stall.asleep_ns);
-    if (took == 0) {
-      ++stall.errors;
-      if (stall.errors > 16) break;  // the disk is gone
-      continue;
+  for (uint64_t block = number * 97; !stop_ && (reads == 0 || stall.reads + stall.errors < reads);
+       block += 1009) {
+    const size_t slept = stall.slept.size();
+    const bool done = aio.Read(block, &stall);
+    slept_ += stall.slept.size() - slept;
+    if (done) {
+      ++stall.reads;
+    } else if (++stall.errors > 16) {
+      break;  // the disk is gone
     }
-    ++stall.reads;
-    stall.submit_ns += took;
-    if (took > kSlowNs) ++stall.slow_submits;
   }
   return stall;
 }
 
-uint64_t UsualSubmitNs(const std::string& device) {
-  Aio aio(device);
-  if (!aio.ok()) return 0;
-  uint64_t sum = 0;
-  for (int i = 0; i < kUsualReads; ++i) sum += aio.Read(i * 1009);
-  return sum / kUsualReads;
+Pending::Pending(const std::string& device, int reads) : reads_(reads) {
+  fd_ = open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd_ < 0 || posix_memalign(&buffer_, 4096, kReadBytes) != 0) return;
+  aio_context_t context = 0;
+  if (syscall(SYS_io_setup, 64, &context) != 0) return;
+  context_ = context;
+  submitted_ = true;
+  for (int i = 0; i < reads; ++i) {
+    iocb request;
+    Fill(&request, fd_, buffer_, (101 + i * 1009ull) * kReadBytes);
+    iocb* list[] = {&request};
+    submitted_ &= syscall(SYS_io_submit, context_, 1, list) == 1;
+  }
 }
 
-ActiveSampler::ActiveSampler(const std::vector<std::string>& disks) : sums_(disks.size(), 0) {
-  mount("debugfs", "/sys/kernel/debug", "debugfs", 0, nullptr);
-  for (const std::string& disk : disks) {
-    files_.push_back("/sys/kernel/debug/block/" + disk + "/hctx0/active");
-  }
+Pending::~Pending() {
+  if (context_ != 0) syscall(SYS_io_destroy, context_);  // waits for them
+  if (fd_ >= 0) close(fd_);
+  free(buffer_);
+}
+
+bool Pending::all_under_way() const {
+  if (!submitted_ || done_) return false;
+  io_event event{};
+  timespec now{};
+  done_ = reads_ > 0 && syscall(SYS_io_getevents, context_, 0, 1, &event, &now) != 0;
+  return !done_;
+}
+
+double ActiveNow(const std::string& disk) {
+  double value = -1;
+  std::ifstream stream("/sys/kernel/debug/block/" + disk + "/hctx0/active");
+  return stream >> value ? value : -1;
+}
+
+ActiveSampler::ActiveSampler(const std::vector<std::string>& disks)
+    : disks_(disks), sums_(disks.size(), 0) {
   thread_ = std::thread([this] {
     while (!stop_) {
       std::vector<double> seen;
-      for (const std::string& file : files_) {
-        double value = 0;
-        if (std::ifstream stream(file); stream >> value) seen.push_back(value);
-      }
-      if (seen.size() == files_.size()) {
+      for (const std::string& disk : disks_) seen.push_back(ActiveNow(disk));
+      if (*std::min_element(seen.begin(), seen.end()) >= 0) {
         for (size_t i = 0; i < seen.size(); ++i) sums_[i] += seen[i];
         ++samples_;
       }

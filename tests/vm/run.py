@@ -27,6 +27,7 @@ import machine
 import report
 import scenarios
 import tagwait_modules
+import test_modules
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -35,7 +36,7 @@ BIN = ROOT / "bazel-bin"
 LOAD_SECONDS = 240
 # Not a ground-truth case but a program of its own: tests/tagwait.
 TAGWAIT = "tagwait"
-TAGWAIT_SECONDS = 600
+TAGWAIT_SECONDS = 900
 SCENARIO_SECONDS = 40
 # How long all of them together may take.
 GROUP_SECONDS = 1500
@@ -70,8 +71,7 @@ def steps_of(options):
     if options.command:
         return [machine.Step("command", 1800, options.command)]
     if options.scenario == [TAGWAIT]:
-        return [machine.Step(TAGWAIT, TAGWAIT_SECONDS,
-                             "tagwait_test --gtest_output=xml:/vm/out/tagwait.xml")]
+        return [tagwait_step(options.kernel)]
     steps = [machine.Step("check", LOAD_SECONDS, "fleetblame-agent --check --state-dir /tmp/state")]
     for group in scenarios.GROUPS:
         wanted, seconds = group.filter_for(options.kernel), GROUP_SECONDS
@@ -82,7 +82,15 @@ def steps_of(options):
         steps.append(machine.Step(group.name, LOAD_SECONDS + seconds,
                                   group.command.format(filter=wanted) +
                                   f" --gtest_output=xml:/vm/out/{group.name}.xml"))
+    if not options.scenario:
+        steps.append(tagwait_step(options.kernel))
     return steps
+
+
+def tagwait_step(kernel):
+    return machine.Step(TAGWAIT, LOAD_SECONDS + TAGWAIT_SECONDS,
+                        f"tagwait_test --gtest_filter='{test_modules.tagwait_filter(kernel)}' "
+                        "--gtest_output=xml:/vm/out/tagwait.xml")
 
 
 def find_program(name):
@@ -103,11 +111,12 @@ def root_filesystem(options, kernel, steps):
     if os.path.exists("/etc/mke2fs.conf"):
         files.file("/etc/mke2fs.conf", "/etc/mke2fs.conf")
     modules = [(module, True) for module in kernel["modules"]]
-    if TAGWAIT in options.scenario:
+    if TAGWAIT in options.scenario or any(step.name == TAGWAIT for step in steps):
         files.program("/vm/bin/tagwait_test", options.tagwait)
         known = {module.name for module, _ in modules}
         modules += [(module, now) for module, now in tagwait_modules.get(
             options.kernel, str(options.cache), kernel["packages"]) if module.name not in known]
+        modules += [(module, False) for module in kernel.get("own_modules", [])]
     for module, _ in modules:
         files.file(f"/vm/modules/{module.name}", module)
     files.text("/vm/load-order", "".join(f"{module.name}\n" for module, now in modules if now))
@@ -126,10 +135,24 @@ def unavailable(options):
     if os.uname().machine != "x86_64":
         return f"the virtual machines are x86_64, this machine is {os.uname().machine}", None
     try:
-        return "", kernels.get(options.kernel, str(options.cache), options.refresh,
-                               [module for group in scenarios.GROUPS for module in group.modules])
+        return "", kernel_of(options, options.refresh)
     except (kernels.Unavailable, OSError) as error:
         return f"kernel {options.kernel} cannot be had here: {error}", None
+
+
+def kernel_of(options, refresh):
+    kernel = kernels.get(options.kernel, str(options.cache), refresh,
+                         [module for group in scenarios.GROUPS for module in group.modules])
+    if options.command and TAGWAIT not in options.scenario:
+        return kernel
+    try:
+        kernel["own_modules"] = test_modules.get(options.kernel, str(options.cache), kernel)
+    except kernels.Unavailable:
+        if refresh:
+            raise
+        # The mirror has no headers any more for the kernel that was kept.
+        return kernel_of(options, refresh=True)
+    return kernel
 
 
 def run(options, kernel):

@@ -41,6 +41,26 @@ std::string NameOfPointee(const btf* object, uint32_t id) {
   return "";
 }
 
+// Types behind the arguments of a tracepoint that `object` describes.
+std::optional<std::vector<std::string>> ArgumentsIn(const btf* object,
+                                                    const std::string& tracepoint) {
+  const std::string name = absl::StrCat("btf_trace_", tracepoint);
+  int id = btf__find_by_name_kind(object, name.c_str(), BTF_KIND_TYPEDEF);
+  if (id <= 0) return std::nullopt;
+  const btf_type* type = btf__type_by_id(object, id);
+  type = type == nullptr ? nullptr : btf__type_by_id(object, type->type);  // pointer
+  if (type == nullptr || btf_kind(type) != BTF_KIND_PTR) return std::nullopt;
+  type = btf__type_by_id(object, type->type);
+  if (type == nullptr || btf_kind(type) != BTF_KIND_FUNC_PROTO) return std::nullopt;
+  std::vector<std::string> arguments;
+  const btf_param* params = btf_params(type);
+  // The first one is the probe's private data.
+  for (int i = 1; i < btf_vlen(type); ++i) {
+    arguments.push_back(NameOfPointee(object, params[i].type));
+  }
+  return arguments;
+}
+
 }  // namespace
 
 void KernelBtf::Deleter::operator()(btf* object) const { btf__free(object); }
@@ -66,22 +86,22 @@ absl::StatusOr<KernelBtf> KernelBtf::Load() {
 
 std::optional<std::vector<std::string>> KernelBtf::TracepointArguments(
     const std::string& tracepoint) const {
-  std::string name = absl::StrCat("btf_trace_", tracepoint);
   for (const auto& object : objects_) {
-    int id = btf__find_by_name_kind(object.get(), name.c_str(), BTF_KIND_TYPEDEF);
-    if (id <= 0) continue;
-    const btf_type* type = btf__type_by_id(object.get(), id);
-    type = type == nullptr ? nullptr : btf__type_by_id(object.get(), type->type);  // pointer
-    if (type == nullptr || btf_kind(type) != BTF_KIND_PTR) continue;
-    type = btf__type_by_id(object.get(), type->type);
-    if (type == nullptr || btf_kind(type) != BTF_KIND_FUNC_PROTO) continue;
-    std::vector<std::string> arguments;
-    const btf_param* params = btf_params(type);
-    // The first one is the probe's private data.
-    for (int i = 1; i < btf_vlen(type); ++i) {
-      arguments.push_back(NameOfPointee(object.get(), params[i].type));
-    }
-    return arguments;
+    if (auto arguments = ArgumentsIn(object.get(), tracepoint)) return arguments;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> KernelBtf::TracepointArgumentsAnywhere(
+    const std::string& tracepoint) const {
+  if (auto arguments = TracepointArguments(tracepoint)) return arguments;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/kernel/btf", error)) {
+    if (entry.path() == kVmlinux) continue;
+    std::unique_ptr<btf, Deleter> object(
+        btf__parse_split(entry.path().c_str(), objects_.front().get()));
+    if (object == nullptr) continue;
+    if (auto arguments = ArgumentsIn(object.get(), tracepoint)) return arguments;
   }
   return std::nullopt;
 }

@@ -27,6 +27,11 @@ class KernelBtf {
   // "". Nothing when there is no such tracepoint.
   std::optional<std::vector<std::string>> TracepointArguments(const std::string& tracepoint) const;
 
+  // The same, of any loaded module too: a kernel may be given a tracepoint by one. Reads them all
+  // when the kernel itself has none of this name.
+  std::optional<std::vector<std::string>> TracepointArgumentsAnywhere(
+      const std::string& tracepoint) const;
+
   // Module that is loaded but whose types the kernel keeps to itself (before 5.11, or without
   // CONFIG_DEBUG_INFO_BTF_MODULES), among those that a tracepoint of this name may be in; else "".
   std::string ModuleWithoutTypes(const std::string& tracepoint) const;

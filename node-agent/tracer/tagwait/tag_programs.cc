@@ -12,9 +12,11 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "bpf/tagwait_abi.h"
 // The skeletons use the types above.
 #include "bpf/tagwait_bpf.skel.h"
@@ -33,6 +35,7 @@ constexpr const char* kGetTag = "blk_mq_get_tag";
 constexpr uint32_t kOwnTable = 4096;
 
 constexpr size_t kLogBytes = 1 << 20;
+constexpr uint32_t kStreamBytes = 1 << 22;
 // How long nobody waits before the hook for the end is taken away.
 constexpr std::chrono::seconds kQuiet{60};
 constexpr int kPollMs = 1000;
@@ -52,15 +55,14 @@ struct Way {
 };
 
 std::string TracepointProgram(const KernelBtf& kernel) {
-  auto arguments = kernel.TracepointArguments(kTracepoint);
+  auto arguments = kernel.TracepointArgumentsAnywhere(kTracepoint);
   if (!arguments.has_value() || arguments->size() < 2) return "";
   if ((*arguments)[0] != "request_queue" || (*arguments)[1] != "blk_mq_hw_ctx") return "";
   if (arguments->size() == 2) return "tag_event_short";
   return arguments->size() == 4 ? "tag_event" : "";
 }
 
-constexpr char kNotAsked[] =
-    "it runs at every context switch; --infer-tag-waits=true asks for it";
+constexpr char kNotAsked[] = "it runs at every context switch; --infer-tag-waits=true asks for it";
 
 std::vector<Way> WaysOf(const KernelBtf& kernel,
                         const std::map<std::string, FunctionRange>& functions, bool infer) {
@@ -163,6 +165,15 @@ void Configure(tagwait_bpf* skeleton, const KernelBtf& kernel, const fb_config* 
   tags.reserved_flag = Flag(kernel, "BLK_MQ_REQ_RESERVED", 2);
 }
 
+// The first that libbpf said, which the others follow from, as one clause; without it the error.
+std::string ReasonFrom(absl::string_view messages, int error) {
+  constexpr absl::string_view kPrefix = "libbpf: ";
+  const size_t first = messages.find(kPrefix);
+  if (first == absl::string_view::npos) return std::strerror(error);
+  messages.remove_prefix(first + kPrefix.size());
+  return std::string(absl::StripAsciiWhitespace(messages.substr(0, messages.find(kPrefix))));
+}
+
 std::map<std::string, FunctionRange> Functions() {
   auto symbols = OpenSymbols();
   if (!symbols.ok()) return {};
@@ -199,10 +210,21 @@ absl::StatusOr<std::unique_ptr<TagPrograms>> TagPrograms::Load(const TagProgramO
       return programs;
     }
     programs->Release();
-    programs->refusals_.push_back(absl::StrCat(TagSourceText(way.source), ": ", status.message()));
+    programs->Refused(way.source, status);
   }
   return absl::FailedPreconditionError(absl::StrCat("tag waits cannot be seen on this kernel (",
                                                     absl::StrJoin(programs->refusals_, "; "), ")"));
+}
+
+// One text for each source, whose ways differ only in how the end is seen.
+void TagPrograms::Refused(v1::TagWaitSource source, const absl::Status& status) {
+  const std::string name = TagSourceText(source);
+  const std::string why(status.message());
+  if (refusals_.empty() || !absl::StartsWith(refusals_.back(), absl::StrCat(name, ": "))) {
+    refusals_.push_back(absl::StrCat(name, ": ", why));
+  } else if (!absl::StrContains(refusals_.back(), why)) {
+    absl::StrAppend(&refusals_.back(), ", and ", why);
+  }
 }
 
 absl::Status TagPrograms::Try(const TagProgramOptions& options, const KernelBtf& kernel,
@@ -223,6 +245,10 @@ absl::Status TagPrograms::Try(const TagProgramOptions& options, const KernelBtf&
   }
   if (auto status = ChooseMaps(skeleton_->obj, options.tables); !status.ok()) return status;
   Configure(skeleton_, kernel, options.config, Functions());
+  if (options.stream) {
+    skeleton_->rodata->tag_config.stream = 1;
+    bpf_map__set_max_entries(skeleton_->maps.tag_stream, kStreamBytes);
+  }
   // Errors and sums, and not the steps, which are megabytes.
   const auto log = std::make_unique_for_overwrite<char[]>(kLogBytes);
   log[0] = '\0';
@@ -232,9 +258,8 @@ absl::Status TagPrograms::Try(const TagProgramOptions& options, const KernelBtf&
   }
   if (int error = tagwait_bpf__load(skeleton_); error != 0) {
     const std::string why = LastVerifierError(log.get());
-    return absl::FailedPreconditionError(
-        absl::StrCat("the kernel refuses it: ", std::strerror(-error), "; ",
-                     why.empty() ? messages.Tail() : why));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the kernel refuses it: ", why.empty() ? ReasonFrom(messages.Tail(), -error) : why));
   }
   if (options.tables == nullptr) {
     FillFreeIds(skeleton_->maps.free_stacks, FB_STACK_FIRST);
@@ -304,6 +329,13 @@ void TagPrograms::Release() {
 }
 
 TagPrograms::~TagPrograms() { Release(); }
+
+int TagPrograms::WaitsFd() const { return bpf_map__fd(skeleton_->maps.tag_waits); }
+int TagPrograms::StreamFd() const { return bpf_map__fd(skeleton_->maps.tag_stream); }
+
+bool TagPrograms::SeesEnds() const {
+  return __atomic_load_n(&skeleton_->data->tag_live.ends_seen, __ATOMIC_RELAXED) != 0;
+}
 
 uint64_t TagPrograms::Runs() const {
   uint64_t runs = 0;

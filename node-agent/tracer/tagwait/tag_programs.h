@@ -42,6 +42,8 @@ struct TagProgramOptions {
   const fb_config* config = nullptr;
   // Loaded, but not attached: for a look at what the kernel says.
   bool attach = true;
+  // Each wait that ends is a struct fb_tag_ended in the ring StreamFd() too, for tests.
+  bool stream = false;
 };
 
 class TagPrograms {
@@ -54,8 +56,14 @@ class TagPrograms {
 
   tagwait_bpf* skeleton() const { return skeleton_; }
   v1::TagWaitSource source() const { return source_; }
-  // Why better sources are not used, one text each.
+  // Why better sources are not used, one sentence each.
   const std::vector<std::string>& refusals() const { return refusals_; }
+  // The kernel's own tables, for tests: waits under way (struct fb_tag_wait by thread), and the
+  // ring.
+  int WaitsFd() const;
+  int StreamFd() const;
+  // The hook for the end of waits is attached.
+  bool SeesEnds() const;
   // How often the programs ran; counted only while BPF statistics are on.
   uint64_t Runs() const;
   // Hooks that the kernel skipped because a program was running already, since the start.
@@ -65,6 +73,7 @@ class TagPrograms {
   TagPrograms() = default;
   absl::Status Try(const TagProgramOptions& options, const KernelBtf& kernel,
                    const std::vector<std::string>& programs);
+  void Refused(v1::TagWaitSource source, const absl::Status& status);
   void Release();
 
   absl::Status StartEnds(bpf_program* program);

@@ -260,6 +260,9 @@ absl::Status TagWaitTracer::ReadOpenWaits(v1::TagWaits* out, std::set<uint32_t>*
         again.rounds != wait.rounds || bpf_map_delete_elem(fd, &tid) != 0) {
       continue;
     }
+    if (source() == v1::TAG_WAIT_SOURCE_INFERRED) {
+      __atomic_fetch_sub(&programs_->skeleton()->data->tag_live.open_inferred, 1, __ATOMIC_RELAXED);
+    }
     v1::TagWaitRow row = RowOf(wait.key);
     row.set_waits(1);
     row.set_rounds(wait.rounds);
