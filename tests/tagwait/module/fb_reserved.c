@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A disk without sectors whose reserved tags run dry: some threads want one each, hold it for a
- * moment and give it back. They measure how long they stood still for it.
+ * moment, give it back and pause for as long. They measure how long they stood still for it.
  */
 #include <linux/atomic.h>
 #include <linux/blk-mq.h>
@@ -62,6 +62,8 @@ static int take_and_hold(void *unused)
 		mutex_unlock(&lock);
 		usleep_range(hold_us, hold_us + hold_us / 10 + 1);
 		blk_mq_free_request(request);
+		/* Or the tag would go to this thread again. */
+		usleep_range(hold_us, hold_us + hold_us / 10 + 1);
 	}
 	return 0;
 }
