@@ -8,6 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/bpf.h>
 #include <sys/mount.h>
@@ -94,13 +95,26 @@ uint32_t DeviceOf(const std::string& disk) {
   return major << 20 | minor;
 }
 
+// A disk that opens has come to its end of being set up, its scheduler included.
+bool Opens(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
+void WithoutScheduler(const std::string& disk) {
+  const std::string file = "/sys/block/" + disk + "/queue/scheduler";
+  Write(file, "none");
+  EXPECT_TRUE(absl::StrContains(Line(file), "[none]")) << disk << ": " << Line(file);
+}
+
 std::vector<std::string> WaitForDisks(const std::string& prefix, size_t count) {
   std::vector<std::string> disks;
   for (int i = 0; i < 100; ++i) {
     disks.clear();
     for (const auto& entry : fs::directory_iterator("/sys/block")) {
       const std::string name = entry.path().filename();
-      if (name.rfind(prefix, 0) == 0 && fs::exists("/dev/" + name)) disks.push_back(name);
+      if (name.rfind(prefix, 0) == 0 && Opens("/dev/" + name)) disks.push_back(name);
     }
     std::sort(disks.begin(), disks.end());
     if (disks.size() >= count) break;
@@ -370,9 +384,10 @@ void ExpectNothingLeft(Watch& watch) {
 // Makes somebody wait until the hooks for the end of waits are there. They stay for a minute after
 // the last wait.
 void WarmUp(Watch& watch, const std::string& device) {
-  if (!watch.SeesEnds()) {
+  {
     Readers readers(device, 12);
-    EXPECT_TRUE(WaitUntil(std::chrono::seconds(120), [&] { return watch.SeesEnds(); }));
+    EXPECT_TRUE(WaitUntil(std::chrono::seconds(120),
+                          [&] { return watch.SeesEnds() && readers.slept() >= 12; }));
   }
   // Waits whose end came before the hook are closed when they are this old.
   if (!watch.NothingUnderWay()) std::this_thread::sleep_for(kUntilClosed);
@@ -470,9 +485,7 @@ class ScsiDebug : public ::testing::Test {
     loaded_ = true;
     disks_ = WaitForDisks("sd", 2);
     ASSERT_GE(disks_.size(), 2u);
-    for (const std::string& disk : disks_) {
-      Write("/sys/block/" + disk + "/queue/scheduler", "none");
-    }
+    for (const std::string& disk : disks_) WithoutScheduler(disk);
   }
   void TearDown() override { EXPECT_TRUE(!loaded_ || Remove("scsi_debug")); }
   std::string Path(int i) const { return "/dev/" + disks_[i]; }
@@ -692,9 +705,9 @@ TEST_F(ScsiDebug, NothingLeaks) {
     for (int round = 0; round == 0 || std::chrono::steady_clock::now() < end; ++round) {
       const std::vector<std::string> disks = WaitForDisks("sd", 2);
       ASSERT_GE(disks.size(), 2u);
-      Write("/sys/block/" + disks[1] + "/queue/scheduler", "none");
+      WithoutScheduler(disks[1]);
       ASSERT_EQ(Shell(StartDds("/dev/" + disks[1], 8)), 0);
-      ASSERT_TRUE(WaitForWaiters(watch, 9));
+      ASSERT_TRUE(WaitForWaiters(watch, 9)) << "round " << round << " on " << disks[1];
       std::this_thread::sleep_for(std::chrono::seconds(1));
       if (round % 2 == 0) {
         ASSERT_TRUE(Write("/sys/block/" + disks[1] + "/device/delete", "1"));
@@ -752,7 +765,7 @@ class NullBlk : public ::testing::Test {
     }
     disks_ = WaitForDisks("nullb", 2);
     ASSERT_GE(disks_.size(), 2u);
-    for (const std::string& disk : disks_) Write("/sys/block/" + disk + "/queue/scheduler", "none");
+    for (const std::string& disk : disks_) WithoutScheduler(disk);
   }
   void TearDown() override {
     if (!loaded_) return;
@@ -897,7 +910,7 @@ TEST(Reserved, ReservedTags) {
   }
   {
     const std::string module = "/sys/module/fb_reserved/parameters/";
-    ASSERT_TRUE(Write("/sys/block/fbreserved/queue/scheduler", "none"));
+    WithoutScheduler("fbreserved");
     Watch& watch = Watch::Begin();
     ASSERT_TRUE(Write(module + "run", "1"));
     EXPECT_TRUE(WaitUntil(std::chrono::seconds(120), [&] { return watch.SeesEnds(); }));

@@ -82,9 +82,11 @@ def steps_of(options):
         steps.append(machine.Step(group.name, LOAD_SECONDS + seconds,
                                   group.command.format(filter=wanted) +
                                   f" --gtest_output=xml:/vm/out/{group.name}.xml"))
-    if not options.scenario:
-        steps.append(tagwait_step(options.kernel))
     return steps
+
+
+def with_tagwait(options):
+    return TAGWAIT in options.scenario
 
 
 def tagwait_step(kernel):
@@ -111,7 +113,7 @@ def root_filesystem(options, kernel, steps):
     if os.path.exists("/etc/mke2fs.conf"):
         files.file("/etc/mke2fs.conf", "/etc/mke2fs.conf")
     modules = [(module, True) for module in kernel["modules"]]
-    if TAGWAIT in options.scenario or any(step.name == TAGWAIT for step in steps):
+    if with_tagwait(options):
         files.program("/vm/bin/tagwait_test", options.tagwait)
         known = {module.name for module, _ in modules}
         modules += [(module, now) for module, now in tagwait_modules.get(
@@ -143,7 +145,7 @@ def unavailable(options):
 def kernel_of(options, refresh):
     kernel = kernels.get(options.kernel, str(options.cache), refresh,
                          [module for group in scenarios.GROUPS for module in group.modules])
-    if options.command and TAGWAIT not in options.scenario:
+    if not with_tagwait(options):
         return kernel
     try:
         kernel["own_modules"] = test_modules.get(options.kernel, str(options.cache), kernel)
