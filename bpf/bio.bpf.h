@@ -118,7 +118,7 @@ __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
     }
   }
   if (!total) return 0;
-  if (!tid) ledger->charged_ns = bpf_ktime_get_boot_ns();
+  if (!tid || tid == LEDGER_WRITERS) ledger->charged_ns = bpf_ktime_get_boot_ns();
   u32 left = bytes;
   for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
     u32 act = copy->act[i];
@@ -164,6 +164,7 @@ __noinline int share_unknown_metadata(u32 level, u32 bytes) {
   if (!s || !bytes) return 0;
   if (s->walk.commit_dev && share_ledger(level, s->walk.commit_dev, s->walk.commit_tid, bytes))
     return 0;
+  if (s->walk.writers && share_ledger(level, s->walk.writers, LEDGER_WRITERS, bytes)) return 0;
   if (share_ledger(level, s->walk.dev, 0, bytes)) return 0;
   if (s->walk.worker && share_cgroup(level, bytes)) return 0;
   share_add(level, 0, bytes, 0, s->walk.worker ? FB_CONF_LOST : FB_CONF_ISSUER);
@@ -482,12 +483,19 @@ __noinline int attribute_write(u32 level, u64 address) {
     u32 part = s->walk.part;
     u32* owner = bpf_map_lookup_elem(&owners, &part);
     s->walk.owner = owner ? *owner : ~0u;
-    if (s->walk.commit_dev)
+    if (s->walk.commit_dev) {
       share_unknown_metadata(level, bytes);
-    else if (metadata)
+    } else if (metadata && (view.mapping & 3) == 1) {
+      /* A process's own memory, which a stacked device has put off: no metadata of a filesystem. */
+      u32 writers = s->walk.writers;
+      if (!(writers && share_ledger(level, writers, LEDGER_WRITERS, bytes)) &&
+          !share_cgroup(level, bytes))
+        share_add(level, 0, bytes, 0, FB_CONF_LOST);
+    } else if (metadata) {
       charge_blocks(level, o->dev, at, bytes);
-    else
+    } else {
       share_add(level, 0, bytes, 0, FB_CONF_ISSUER);
+    }
     return 0;
   }
   if (is_block_device(LOAD(struct inode, inode, i_mode))) {

@@ -12,6 +12,7 @@
 // Pointers that a module's tracepoint hands over are compared with 0 before use: kernels since late
 // 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
 #include "bpf/layer.bpf.h"
+#include "bpf/loop.bpf.h"
 #include "bpf/task.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -64,6 +65,14 @@ static __always_inline bool on_disk(struct inode* inode) {
   return inode->i_sb->s_bdev != 0 || on_btrfs(inode);
 }
 
+/* Whether the running thread writes for a loop device: scratch->carry says for whom. */
+static __always_inline bool carry(struct scratch* s, struct task_struct* self,
+                                  const struct fb_inode_key* key, u64 at, u64 bytes) {
+  if (!(TASK_READ(self, flags) & PF_KTHREAD)) return false;
+  s->dirty.inode = *key;
+  return carry_write(s->level, at, bytes);
+}
+
 /* A write system call is about to fill, or has filled, bytes [at, at + bytes) of an inode. */
 static __always_inline int fill_range(void* ctx, struct inode* inode, struct fb_inode_key* inode_id,
                                       u64 at, u64 bytes) {
@@ -73,12 +82,16 @@ static __always_inline int fill_range(void* ctx, struct inode* inode, struct fb_
   struct task_struct* self = current_task();
   u32 tid = tid_of(self);
   struct task_state* task = task_state_make(tid);
-  u32 act = current_act(ctx, s, self, HOOK_RANGE);
+  bool carried = live.loops && carry(s, self, &key, at, bytes);
+  u32 act = carried ? s->carry.act : current_act(ctx, s, self, HOOK_RANGE);
   if (act) {
     u64 first = at >> (config.page_shift & 31);
     u64 last = (at + bytes - 1) >> (config.page_shift & 31);
     if (last > first + 2047) last = first + 2047;
-    record_pages(s, &key, first, last, act, tid, RECORD_SET);
+    if (carried)
+      tid = s->carry.tid;
+    else
+      record_pages(s, &key, first, last, act, tid, RECORD_SET);
     touch_inode(s, task, inode, &key, act, tid);
     if (task) {
       task->range_inode = (u64)inode;
@@ -203,6 +216,13 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   u32 act = 0;
   u32 who = tid;
   bool again = false;
+  u32 page = config.page_shift & 31;
+  if (live.loops && carry(s, self, &key, first << page, (u64)pages << page)) {
+    act = s->carry.act;
+    if (act) touch_inode(s, task, inode, &key, act, s->carry.tid);
+    leave(s);
+    return 0;
+  }
   if (blind(task, self)) {
     again = true;
   } else if (task && (task->reason || task->taken_act || task->commit_dev)) {
@@ -663,7 +683,9 @@ static __noinline int note_place(struct scratch* s, const struct fb_device* devi
     o->part = partition_of(bio);
     s->walk.part = bio->bi_bdev->bd_dev;
   }
-  o->flags = device->flags & FB_DEVICE_BIOS ? FB_ORIGIN_STACKED : 0;
+  o->flags = device->flags & FB_DEVICE_BIOS   ? FB_ORIGIN_STACKED
+             : device->flags & FB_DEVICE_LOOP ? FB_ORIGIN_NOTED
+                                              : 0;
   u32 top = o->top;
   if (device->upper && !top && (o->op == FB_OP_FLUSH || (s->actor.key.flags & FB_ACTOR_KTHREAD)))
     top = device->upper;
@@ -690,6 +712,10 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   }
   const struct fb_device* device = device_of(dev);
   if (!device || !device->watched) {
+    leave(s);
+    return 0;
+  }
+  if (device->upper && !top && adopt_bio(s->level, key)) {
     leave(s);
     return 0;
   }
@@ -745,7 +771,11 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     s->walk.journal = 0;
     s->walk.worker = s->actor.key.flags & FB_ACTOR_KTHREAD;
     /* What a stacked device makes up by itself is for those who dirty the filesystem on it. */
-    if (o->top) s->walk.dev = o->top;
+    s->walk.writers = 0;
+    if (o->top) {
+      s->walk.dev = o->top;
+      s->walk.writers = device->writers;
+    }
     if (task && task->commit_dev) {
       s->walk.consume = !task->logging;
       s->walk.journal = task->logging;
@@ -764,8 +794,10 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
     o->share[0].confidence = FB_CONF_ISSUER;
     o->shares = 1;
   }
-  if (o->flags & FB_ORIGIN_STACKED) range_mark(o->dev, o->sector, o->bytes, key);
+  if (o->flags & (FB_ORIGIN_STACKED | FB_ORIGIN_NOTED))
+    range_mark(o->dev, o->sector, o->bytes, key);
   if (!bio_put(key, o)) count(FB_COUNTER_bio_nomem);
+  if (device->flags & FB_DEVICE_NOTED) note_writers(key, device->writers);
   leave(s);
   return 0;
 }
@@ -800,10 +832,10 @@ static __always_inline int on_split(struct bio* front) {
   struct scratch* s = enter();
   if (!s) return 0;
   /* A stacked device may announce the rest of a bio that goes on under its old address: that has no
-   * parent. */
+   * parent. Parts of a bio of such a device end unheard of, and the whole is heard of. */
   u64 above = plain_address(s, front->bi_private);
   struct fb_origin* parent = above ? bio_find(above) : 0;
-  if (!parent) {
+  if (!parent || (parent->flags & FB_ORIGIN_STACKED)) {
     leave(s);
     return 0;
   }
@@ -835,7 +867,7 @@ static __always_inline int on_split(struct bio* front) {
       parent->share[i].bytes -= part;
       left -= part;
     }
-    bool noted = parent->flags & FB_ORIGIN_STACKED;
+    bool noted = parent->flags & FB_ORIGIN_NOTED;
     if (noted) range_mark(parent->dev, parent->sector, parent->bytes, 0);
     parent->bytes -= bytes;
     parent->sector += bytes / 512;
@@ -963,6 +995,7 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
     o->done_bytes += bytes;
     return 1;
   }
+  if (o->flags & FB_ORIGIN_NOTED) range_mark(o->dev, o->sector, o->bytes, 0);
   u32 done = o->done_bytes + bytes;
   if (done != o->bytes) {
     count(FB_COUNTER_bio_resized);

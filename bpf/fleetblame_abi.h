@@ -206,6 +206,7 @@ struct fb_journal {
 #define FB_ORIGIN_STACKED 4u
 #define FB_ORIGIN_DOUBLE 8u
 #define FB_ORIGIN_BELOW 16u /* `top` holds */
+#define FB_ORIGIN_NOTED 32u /* of a loop device: found by its sectors like those of STACKED ones */
 
 struct fb_share {
   fb_u32 act; /* 0 = the issuer (confidence issuer) or nobody (lost) */
@@ -317,12 +318,17 @@ struct fb_device {
   fb_u32 watch;   /* grows each time the disk is watched anew */
   fb_u32 flags;
   fb_u32 upper; /* the top-most device on this whole disk; `dev` = one of several; 0 = none */
+  fb_u32 writers; /* whose ledger says for whom a driver writes here of its own; 0 = nobody's */
 };
 
 /* fb_device.flags. BIOS: makes no requests; its IOs are bios from beginning to end. PARITY: what it
  * writes below is not only what it was given (RAID 4, 5, 6). */
 #define FB_DEVICE_BIOS 1u
 #define FB_DEVICE_PARITY 2u
+/* Writes to this device make its driver write besides (parity, old blocks for a snapshot, tables of a
+ * pool): they are noted in the ledger of fb_device.writers. */
+#define FB_DEVICE_NOTED 4u
+#define FB_DEVICE_LOOP 8u /* a loop device on a file in loop_files */
 
 /*
  * Bios of stacked devices by the sectors they cover, for those that look for the bio they were made
@@ -340,6 +346,19 @@ struct fb_range {
   fb_u64 bio; /* 0 = several, and not known which */
   fb_u32 holders;
   fb_u32 epoch;
+};
+
+/* The file behind a loop device. */
+struct fb_loop_file {
+  fb_u64 ino;
+  fb_u32 dev; /* of its filesystem, as the kernel numbers it */
+  fb_u32 reserved;
+};
+
+struct fb_loop {
+  fb_u64 offset; /* byte of the file at which the device begins */
+  fb_u32 dev;
+  fb_u32 reserved;
 };
 
 static inline fb_u32 fb_device_place(fb_u32 dev, fb_u32 probe) {
@@ -414,6 +433,7 @@ struct fb_config {
   fb_u32 max_files;   /* files with rows of their own in one window */
   fb_u32 cgroup_v1_subsystem; /* index of the v1 controller for actors, or ~0 */
   fb_u32 bio_pinned; /* bi_flags of a bio over a process's own pages; 0 = unknown */
+  fb_u32 bio_queued; /* bi_flags of a bio that block_bio_queue has told of; 0 = unknown */
   fb_u32 bio_buckets; /* of the bio table, a power of two; 0 = this kernel cannot use it */
   fb_u32 hot_rows; /* per CPU, a power of two; 0 = a hook may interrupt itself on this kernel */
   fb_u32 preemptible; /* other threads may run on a CPU while a hook does */
@@ -452,6 +472,7 @@ struct fb_live {
   fb_u32 spilled; /* a bio went to the hash map; set by the programs */
   fb_u32 task_spilled; /* a thread's state did; set by the programs */
   fb_u32 sees_commits; /* records of jbd2's commits are read */
+  fb_u32 loops; /* there are files in loop_files */
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
 };
 

@@ -93,10 +93,10 @@ __noinline int range_mark(u32 dev, u64 sector, u32 bytes, u64 bio) {
   return 0;
 }
 
-/* The origin of a bio as its stacked device `dev` got it. */
+/* The origin of a bio as its stacked or loop device `dev` got it. */
 static __always_inline struct fb_origin* origin_above(u64 bio, u32 dev) {
   struct fb_origin* o = bio_find(bio);
-  if (o && o->dev == dev && (o->flags & FB_ORIGIN_STACKED)) return o;
+  if (o && o->dev == dev && (o->flags & (FB_ORIGIN_STACKED | FB_ORIGIN_NOTED))) return o;
   o = bio_find(bio + 1);
   return o && o->dev == dev ? o : 0;
 }
@@ -147,8 +147,8 @@ static __always_inline void settle(struct fb_origin* o, u64 bio, u32 dev,
   o->op = operation_of(o->opf, bytes);
   o->flags &= FB_ORIGIN_DOUBLE | FB_ORIGIN_BELOW;
   if (bytes != o->bytes) rescale(o, bytes);
-  if (device && (device->flags & FB_DEVICE_BIOS)) {
-    o->flags |= FB_ORIGIN_STACKED;
+  if (device && (device->flags & (FB_DEVICE_BIOS | FB_DEVICE_LOOP))) {
+    o->flags |= device->flags & FB_DEVICE_BIOS ? FB_ORIGIN_STACKED : FB_ORIGIN_NOTED;
     range_mark(dev, o->sector, bytes, bio);
   }
 }
@@ -197,6 +197,8 @@ __noinline int link_bio(u32 level, u64 bio, u32 dev, u64 from) {
   u32 opf = LOAD(struct bio, bio, bi_opf);
   u32 flags = FB_ORIGIN_LINKED;
   int known = 0;
+  /* Queued before, it is not queued again on the disk below. */
+  bool queued = config.bio_queued && (LOAD(struct bio, bio, bi_flags) & config.bio_queued);
   if (is_bio_of(bio, dev)) {
     /* The bio itself goes on. It is not queued again, and its end is that of the request below. */
     known = fetch_origin(level, bio, dev);
@@ -204,6 +206,7 @@ __noinline int link_bio(u32 level, u64 bio, u32 dev, u64 from) {
     drop_bio(bio + 1);
     store_origin(level, bio + 1);
     flags |= FB_ORIGIN_DOUBLE;
+    queued = true;
   } else {
     drop_bio(bio);
     u64 above = 0;
@@ -225,8 +228,62 @@ __noinline int link_bio(u32 level, u64 bio, u32 dev, u64 from) {
   o->flags = flags | FB_ORIGIN_BELOW;
   o->issue_ns = 0;
   o->queue_ns = bpf_ktime_get_boot_ns();
-  if (flags & FB_ORIGIN_DOUBLE) settle_scratch(level, bio);
+  if (queued && !known) return 0; /* its bytes are lost, and counted */
+  if (queued) settle_scratch(level, bio);
   store_origin(level, bio);
+  return 0;
+}
+
+/*
+ * Kernels before 5.18 do not tell of the bios that dm-crypt makes, nor of those that a target puts
+ * off. There the record of device mapper for one of its bios leads to the bio above: second word, and
+ * there the fourth. A wrong turn does no harm: what is found must be a bio that is on its way to a
+ * stacked device, does the same, and is no smaller.
+ */
+static __always_inline u64 bio_above_record(u64 record) {
+  return load_word(load_word(record + 8) + 24);
+}
+
+__noinline int adopt_from(u32 level, u64 bio, u64 above) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  struct fb_origin* o = s && above ? bio_find(above) : 0;
+  if (!o || !(o->flags & FB_ORIGIN_STACKED)) return 0;
+  u32 opf = LOAD(struct bio, bio, bi_opf);
+  if ((o->opf ^ opf) & REQ_OP_MASK) return 0;
+  if (LOAD(struct bio, bio, bi_iter.bi_size) > o->bytes) return 0;
+  u32 dev = o->dev;
+  u32 top = o->flags & FB_ORIGIN_BELOW ? o->top : dev;
+  if (!fetch_origin(level, above, dev)) return 0;
+  s->origin.top = top;
+  s->origin.flags = FB_ORIGIN_BELOW;
+  settle_scratch(level, bio);
+  store_origin(level, bio);
+  return 1;
+}
+
+/* A bio that nobody has told of comes to a disk on which something stands. */
+static __always_inline int adopt_bio(u32 level, u64 bio) {
+  u64 record = (u64)LOAD(struct bio, bio, bi_private);
+  if (adopt_from(level, bio, bio_above_record(record))) return 1;
+  /* dm-crypt has a record of its own, whose second word is the bio of device mapper. */
+  u64 base = load_word(record + 8);
+  return adopt_from(level, bio, bio_above_record((u64)LOAD(struct bio, base, bi_private)));
+}
+
+/* Those who are known to have caused a write take part in what the driver writes besides. */
+__noinline int note_writers(u64 bio, u32 writers) {
+  struct fb_origin* o = bio_find(bio);
+  if (!o || o->op != FB_OP_WRITE) return 0;
+  u32 n = o->shares;
+  for (u32 i = 0; i < FB_SHARES; ++i) {
+    if (i >= n) break;
+    u32 act = o->share[i].act;
+    u32 confidence = o->share[i].confidence;
+    if (confidence == FB_CONF_ISSUER && !act) act = intern_act(o->issuer_actor, o->issuer_stack);
+    if (confidence == FB_CONF_JOURNAL || !act) continue;
+    ledger_add(writers, LEDGER_WRITERS, act, 1 + (o->share[i].bytes >> (config.page_shift & 31)),
+               0);
+  }
   return 0;
 }
 
@@ -235,6 +292,7 @@ static __always_inline void forget_old_bio(u64 key) {
   struct fb_origin* old = bio_find(key);
   if (!old) return;
   count(FB_COUNTER_bio_reused);
+  if (old->flags & FB_ORIGIN_NOTED) range_mark(old->dev, old->sector, old->bytes, 0);
   if (old->issue_ns) charge_missed(key);
   bio_remove(key);
 }
@@ -255,6 +313,7 @@ __noinline u32 queue_known(u64 bio, u32 dev) {
   bool watched = device && device->watched;
   if (watched && (o->flags & FB_ORIGIN_KNOWN)) {
     settle(o, bio, dev, device);
+    if (device->flags & FB_DEVICE_NOTED) note_writers(bio, device->writers);
     return LINK_DONE;
   }
   u32 top = o->top;

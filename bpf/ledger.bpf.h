@@ -17,6 +17,8 @@
 #define LEDGER_WRITTEN_SHIFT 4
 #define LEDGER_UNIT 256u
 #define LEDGER_MAX_WEIGHT 0x3fffffffu
+/* Instead of a transaction: the ledger of those who write to a stacked device. It fades too. */
+#define LEDGER_WRITERS 0xffffffffu
 
 static __always_inline struct fb_ledger* ledger_get(u32 dev, u32 tid) {
   struct fb_ledger_key key = {.dev = dev, .tid = tid};
@@ -49,7 +51,7 @@ __noinline int ledger_add(u32 dev, u32 tid, u32 act, u32 weight, u64 owner) {
     if (ledger->owner) *ledger = empty->ledger;
     ledger->owner = owner;
   }
-  if (!tid) {
+  if (!tid || tid == LEDGER_WRITERS) {
     u64 now = bpf_ktime_get_boot_ns();
     u64 age = now - ledger->decayed_ns;
     u64 shift = 0;

@@ -86,6 +86,8 @@ FB_ARRAY(devices, struct fb_device, FB_DEVICE_PLACES);
 
 FB_HASH(ranges, struct fb_range_key, struct fb_range, 16384);
 
+FB_HASH(loop_files, struct fb_loop_file, struct fb_loop, 1024);
+
 FB_HASH(journals, u32, struct fb_journal, 1024);
 
 /* Which filesystem logs its buffers on a block device now (xfs): a mark made of its id. */
@@ -211,6 +213,15 @@ struct scratch {
   struct fb_actor actor;
   struct fb_page_key dirty;
   struct fb_ledger ledger;
+  /* A write to the file behind a loop device. */
+  struct {
+    u64 offset;
+    u32 dev;
+    u32 left; /* bytes to go */
+    u64 at;   /* byte of the file */
+    u32 act;  /* of whom the last part was */
+    u32 tid;
+  } carry;
   /* The walk over the pages or blocks of one bio. */
   struct {
     struct fb_page_key key;
@@ -221,6 +232,7 @@ struct scratch {
     u32 owner;           /* what fb_block.owner has to be */
     u32 part;            /* the block device of the bio */
     u32 dev;             /* of the filesystem: its ledger */
+    u32 writers;         /* stacked device whose writers the driver works for; 0 = it does not */
     u32 left;            /* bytes not yet charged */
     u32 page_left;       /* of these in the page at hand */
     u32 run_bytes;       /* charged to run_slot once the run ends */

@@ -32,6 +32,7 @@
 #include "node-agent/tracer/bpf/host_info.h"
 #include "node-agent/tracer/bpf/kernel_btf.h"
 #include "node-agent/tracer/bpf/loader.h"
+#include "node-agent/tracer/bpf/loop_files.h"
 #include "node-agent/tracer/bpf/map_io.h"
 #include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/rwbs.h"
@@ -149,6 +150,7 @@ class BpfTracer final : public Tracer {
   absl::Status Watch(const std::vector<Disk>& disks);
   absl::Status PutDevice(const fb_device& device);
   void RescanDisks();
+  void KeepLoopFiles(const std::map<LoopFile, uint32_t>& files);
   absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
   std::vector<fb_lost> ReadLost();
   absl::Status DrainRows(uint32_t table, Snapshot* snapshot);
@@ -191,8 +193,10 @@ class BpfTracer final : public Tracer {
 
   DeviceSelection selection_;
   std::map<DeviceNumber, WatchedDisk> watched_;
-  uint32_t watches_ = 0;                       // how often a disk began to be watched
-  std::map<uint32_t, uint32_t> device_index_;  // kernel dev_t -> index, never reused
+  LoopFiles loop_files_;
+  std::map<LoopFile, uint32_t> kept_loop_files_;  // by the device, as the kernel numbers it
+  uint32_t watches_ = 0;                          // how often a disk began to be watched
+  std::map<uint32_t, uint32_t> device_index_;     // kernel dev_t -> index, never reused
   int fence_ = -1;
   int fence_inner_ = -1;
   uint64_t window_start_ns_ = 0;
@@ -385,6 +389,7 @@ absl::Status BpfTracer::PutDevice(const fb_device& device) {
 
 absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
   std::map<DeviceNumber, WatchedDisk> next;
+  std::map<LoopFile, uint32_t> files;
   for (const Disk& disk : disks) {
     uint32_t dev = KernelDevice(disk.number);
     fb_device entry{.dev = dev, .watched = 1};
@@ -392,6 +397,13 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
     entry.upper = KernelDevice(TopMostAbove(disk, disks));
     if (disk.bios) entry.flags |= FB_DEVICE_BIOS;
     if (disk.parity) entry.flags |= FB_DEVICE_PARITY;
+    bool noted = false;
+    entry.writers = KernelDevice(WritersOf(disk, disks, &noted));
+    if (noted) entry.flags |= FB_DEVICE_NOTED;
+    if (std::optional<LoopFile> file = loop_files_.Of(disk.name); file.has_value()) {
+      entry.flags |= FB_DEVICE_LOOP;
+      files.emplace(*file, dev);
+    }
     auto old = watched_.find(disk.number);
     if (old != watched_.end() && old->second.name == disk.name) {
       entry.index = old->second.entry.index;
@@ -430,7 +442,28 @@ absl::Status BpfTracer::Watch(const std::vector<Disk>& disks) {
     if (!status.ok()) return status;
   }
   watched_ = std::move(next);
+  KeepLoopFiles(files);
   return absl::OkStatus();
+}
+
+// The programs know of each file behind a loop device which one it is.
+void BpfTracer::KeepLoopFiles(const std::map<LoopFile, uint32_t>& files) {
+  if (files == kept_loop_files_) return;
+  const int fd = bpf_map__fd(skeleton_->maps.loop_files);
+  auto key_of = [](const LoopFile& file) {
+    return fb_loop_file{.ino = file.inode, .dev = KernelDevice(file.filesystem)};
+  };
+  for (const auto& [file, dev] : kept_loop_files_) {
+    const fb_loop_file key = key_of(file);
+    bpf_map_delete_elem(fd, &key);
+  }
+  for (const auto& [file, dev] : files) {
+    const fb_loop_file key = key_of(file);
+    const fb_loop loop{.offset = file.offset_bytes, .dev = dev};
+    bpf_map_update_elem(fd, &key, &loop, BPF_ANY);
+  }
+  kept_loop_files_ = files;
+  skeleton_->data->live.loops = !files.empty();
 }
 
 absl::Status BpfTracer::SetDevices(const DeviceSelection& selection) {

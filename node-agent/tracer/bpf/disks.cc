@@ -141,6 +141,42 @@ DeviceNumber TopMostAbove(const Disk& disk, const std::vector<Disk>& disks) {
   return at == &disk ? DeviceNumber{} : at->number;
 }
 
+DeviceNumber WritersOf(const Disk& disk, const std::vector<Disk>& disks, bool* noted) {
+  constexpr int kMostLayers = 16;
+  auto by_name = [&](const std::vector<std::string>& names) {
+    std::vector<const Disk*> found;
+    for (const Disk& other : disks) {
+      if (std::find(names.begin(), names.end(), other.name) != names.end()) found.push_back(&other);
+    }
+    return found;
+  };
+  // Parity is written for it, or several devices share it: an origin and its snapshots, a pool.
+  auto is_base = [&](const Disk& d) {
+    return d.parity || (d.bios && by_name(d.holders).size() > 1);
+  };
+  auto base_below = [&](const Disk& d) -> const Disk* {
+    for (const Disk* lower : by_name(d.lower)) {
+      if (is_base(*lower)) return lower;
+    }
+    return nullptr;
+  };
+  *noted = false;
+  if (disk.bios && (disk.parity || base_below(disk) != nullptr)) {
+    *noted = true;
+    return disk.parity ? disk.number : base_below(disk)->number;
+  }
+  const Disk* at = &disk;
+  for (int layer = 0; layer < kMostLayers; ++layer) {
+    if (is_base(*at)) return at->number;
+    const std::vector<const Disk*> holders = by_name(at->holders);
+    if (holders.size() != 1) break;
+    // Beside it below the same device: where a snapshot keeps what it needs.
+    if (const Disk* base = base_below(*holders[0]); base != nullptr) return base->number;
+    at = holders[0];
+  }
+  return {};
+}
+
 absl::StatusOr<DiskStat> ParseDiskStat(std::string_view text) {
   std::vector<uint64_t> fields;
   for (absl::string_view word : absl::StrSplit(absl::string_view(text.data(), text.size()),

@@ -43,6 +43,11 @@ absl::StatusOr<std::vector<Disk>> SelectDisks(const std::vector<Disk>& disks,
 // where the chain forks, {0, 0} when nothing stands on it.
 DeviceNumber TopMostAbove(const Disk& disk, const std::vector<Disk>& disks);
 
+// The stacked device for whose writers drivers write to `disk` of their own (parity, old blocks for
+// a snapshot, tables of a pool); {0, 0} when there is none. `noted`: writes to `disk` itself lead
+// to such ones.
+DeviceNumber WritersOf(const Disk& disk, const std::vector<Disk>& disks, bool* noted);
+
 struct DiskStat {
   uint64_t read_ios = 0;
   uint64_t read_bytes = 0;

@@ -124,6 +124,50 @@ TEST(TopMostAbove, FollowsTheChainUntilItForks) {
   EXPECT_EQ(TopMostAbove(disks[6], disks), DeviceNumber{}) << "the one above is not watched";
 }
 
+TEST(WritersOf, AreThoseOfTheDeviceThatMakesItsDriverWrite) {
+  // LVM's origin dm-3 and its snapshot dm-2, over the volume dm-0 and what the snapshot keeps,
+  // dm-1; a RAID 5 below the first; a volume of its own beside it.
+  const std::vector<Disk> disks = {
+      {.name = "dm-0",
+       .number = {253, 0},
+       .bios = true,
+       .lower = {"md0"},
+       .holders = {"dm-2", "dm-3"}},
+      {.name = "dm-1", .number = {253, 1}, .bios = true, .lower = {"sdc"}, .holders = {"dm-2"}},
+      {.name = "dm-2", .number = {253, 2}, .bios = true, .lower = {"dm-0", "dm-1"}},
+      {.name = "dm-3", .number = {253, 3}, .bios = true, .lower = {"dm-0"}},
+      {.name = "dm-4", .number = {253, 4}, .bios = true, .lower = {"sdd"}},
+      {.name = "md0",
+       .number = {9, 0},
+       .bios = true,
+       .lower = {"sda"},
+       .holders = {"dm-0"},
+       .parity = true},
+      {.name = "sda", .number = {8, 0}, .holders = {"md0"}},
+      {.name = "sdc", .number = {8, 32}, .holders = {"dm-1"}},
+      {.name = "sdd", .number = {8, 48}, .holders = {"dm-4"}}};
+  auto of = [&](const std::string& name, bool wants_note) {
+    for (const Disk& disk : disks) {
+      if (disk.name != name) continue;
+      bool noted = false;
+      const DeviceNumber writers = WritersOf(disk, disks, &noted);
+      EXPECT_EQ(noted, wants_note) << name;
+      return writers;
+    }
+    return DeviceNumber{};
+  };
+  const DeviceNumber volume{253, 0}, raid{9, 0}, nobody{};
+  EXPECT_EQ(of("dm-3", true), volume) << "the origin";
+  EXPECT_EQ(of("dm-2", true), volume);
+  EXPECT_EQ(of("dm-1", false), volume) << "old blocks for the snapshot";
+  EXPECT_EQ(of("sdc", false), volume) << "the same, on the disk";
+  EXPECT_EQ(of("dm-0", true), raid);
+  EXPECT_EQ(of("md0", true), raid);
+  EXPECT_EQ(of("sda", false), raid) << "parity";
+  EXPECT_EQ(of("dm-4", false), nobody);
+  EXPECT_EQ(of("sdd", false), nobody);
+}
+
 TEST_F(ListDisksTest, HeadOfAMultipathNamespace) {
   Add("nvme0n1", "259:0", false);
   Add("nvme0c0n1", "259:1", true);

@@ -233,6 +233,10 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   if (auto bit = kernel.Enumerator("BIO_PAGE_PINNED"); bit.has_value() && *bit >= 0 && *bit < 16) {
     skeleton_->rodata->config.bio_pinned = 1u << *bit;
   }
+  if (auto bit = kernel.Enumerator("BIO_TRACE_COMPLETION");
+      bit.has_value() && *bit >= 0 && *bit < 16) {
+    skeleton_->rodata->config.bio_queued = 1u << *bit;
+  }
   std::string controller = CgroupV1Controller();
   if (!controller.empty()) {
     auto index = kernel.Enumerator(absl::StrCat(controller, "_cgrp_id"));
