@@ -247,6 +247,11 @@ static __always_inline u64 bio_above_record(u64 record) {
 __noinline int adopt_from(u32 level, u64 bio, u64 above) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   struct fb_origin* o = s && above ? bio_find(above) : 0;
+  if (s && above && !o) {
+    /* The front part of a bio, which leads to the whole. */
+    above = (u64)LOAD(struct bio, above, bi_private);
+    o = above ? bio_find(above) : 0;
+  }
   if (!o || !(o->flags & FB_ORIGIN_STACKED)) return 0;
   u32 opf = LOAD(struct bio, bio, bi_opf);
   if ((o->opf ^ opf) & REQ_OP_MASK) return 0;
