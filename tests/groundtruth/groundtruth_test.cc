@@ -24,6 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "node-agent/tracer/bpf/bpf_tracer.h"
+#include "tests/groundtruth/figures.h"
 #include "tests/groundtruth/scenario.h"
 #include "tests/groundtruth/scratch_disk.h"
 #include "tests/groundtruth/test_main.h"
@@ -92,49 +93,20 @@ void ExpectBalancedBooks(const Outcome& outcome, Operation direction, uint64_t k
   EXPECT_EQ(sum(outcome.charged_bytes), books.recorded_bytes);
 }
 
-std::string Line(const std::string& name, const Outcome& outcome, Operation direction) {
+void Tell(const std::string& name, const Outcome& outcome, Operation direction) {
   const Verdict& verdict = outcome.verdict;
-  uint64_t lost = 0;
-  if (auto found = outcome.books.find(direction); found != outcome.books.end()) {
-    lost = found->second.lost_bytes;
-  }
-  std::string confidences;
-  for (const auto& [confidence, bytes] : verdict.by_confidence) {
-    absl::StrAppend(&confidences, " ", ConfidenceName(confidence), " ",
-                    (bytes * 1000 / std::max<uint64_t>(verdict.total_bytes, 1)) / 10.0, "%");
-  }
-  char line[256];
-  std::snprintf(line, sizeof(line),
-                "%-34s data %6.2f%%  all %6.2f%%  wrong %llu  lost %llu  of %.1f MB (%s)",
-                name.c_str(), 100 * verdict.data_share(), 100 * verdict.all_share(),
-                static_cast<unsigned long long>(verdict.wrong_exact_bytes),
-                static_cast<unsigned long long>(lost), verdict.total_bytes / 1e6,
-                confidences.empty() ? "" : confidences.c_str() + 1);
-  return line;
-}
-
-// Figures for programs, in the test's XML: bytes, and those of each confidence.
-void KeepFigures(const Outcome& outcome, Operation direction) {
-  auto keep = [](const std::string& name, uint64_t bytes) {
-    ::testing::Test::RecordProperty(name, absl::StrCat(bytes));
-  };
-  const Verdict& verdict = outcome.verdict;
-  uint64_t truth = 0;
-  uint64_t data = 0;
+  Figures figures;
   for (const WriterVerdict& writer : verdict.writers) {
-    truth += writer.truth_bytes;
-    data += std::min(writer.data_bytes, writer.truth_bytes);
+    figures.data += writer.truth_bytes;
+    figures.data_right += std::min(writer.data_bytes, writer.truth_bytes);
   }
-  keep("data_bytes", truth);
-  keep("data_right_bytes", data);
-  keep("all_bytes", verdict.total_bytes);
-  keep("all_right_bytes", verdict.writers_bytes + verdict.own_tree_bytes);
-  keep("wrong_bytes", verdict.wrong_exact_bytes);
+  figures.all = verdict.total_bytes;
+  figures.all_right = verdict.writers_bytes + verdict.own_tree_bytes;
+  figures.wrong = verdict.wrong_exact_bytes;
   auto books = outcome.books.find(direction);
-  keep("lost_bytes", books == outcome.books.end() ? 0 : books->second.lost_bytes);
-  for (const auto& [confidence, bytes] : verdict.by_confidence) {
-    keep(absl::StrCat("confidence_", ConfidenceName(confidence)), bytes);
-  }
+  figures.lost = books == outcome.books.end() ? 0 : books->second.lost_bytes;
+  figures.by_confidence = verdict.by_confidence;
+  TellFigures(name, figures, verdict.data_share(), verdict.all_share());
 }
 
 TEST_P(GroundTruthTest, WriterGetsTheBlame) {
@@ -145,15 +117,11 @@ TEST_P(GroundTruthTest, WriterGetsTheBlame) {
   if (absl::IsUnimplemented(outcome.status())) GTEST_SKIP() << outcome.status().message();
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   const Verdict& verdict = outcome->verdict;
-  std::printf("%s\n", Line(absl::StrCat(FilesystemName(kind), "/", scenario->name), *outcome,
-                           scenario->direction)
-                          .c_str());
-  std::fflush(stdout);
+  Tell(absl::StrCat(FilesystemName(kind), "/", scenario->name), *outcome, scenario->direction);
 
   ExpectBalancedBooks(*outcome, Operation::kRead, outcome->kernel.read_bytes);
   ExpectBalancedBooks(*outcome, Operation::kWrite, outcome->kernel.write_bytes);
   ExpectBalancedBooks(*outcome, Operation::kDiscard, outcome->kernel.discard_bytes);
-  KeepFigures(*outcome, scenario->direction);
   for (const WriterVerdict& writer : verdict.writers) {
     if (scenario->no_data || scenario->together) break;
     EXPECT_GE(writer.data_share(), kDataBar) << writer.comm << " got " << writer.data_bytes

@@ -188,8 +188,20 @@ absl::StatusOr<DiskCounters> ReadDiskCounters(const std::string& disk) {
 absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Create(uint64_t size_bytes, bool partitioned) {
   const int backing = open(kBackingDirectory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (backing < 0) return absl::ErrnoToStatus(errno, "make a nameless file in /dev/shm");
+  return CreateFrom(backing, size_bytes, partitioned);
+}
+
+absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::CreateOn(const std::string& path,
+                                                             uint64_t size_bytes) {
+  const int backing = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (backing < 0) return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
+  return CreateFrom(backing, size_bytes, false);
+}
+
+absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::CreateFrom(int backing, uint64_t size_bytes,
+                                                               bool partitioned) {
   if (ftruncate(backing, static_cast<off_t>(size_bytes)) != 0) {
-    absl::Status status = absl::ErrnoToStatus(errno, "size the file in /dev/shm");
+    absl::Status status = absl::ErrnoToStatus(errno, "size the file of a scratch disk");
     close(backing);
     return status;
   }

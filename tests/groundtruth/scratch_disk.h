@@ -48,6 +48,9 @@ class LoopDisk {
   // partition.
   static absl::StatusOr<std::unique_ptr<LoopDisk>> Create(uint64_t size_bytes,
                                                           bool partitioned = false);
+  // The same on a file of a filesystem, which is made and must not outlive it.
+  static absl::StatusOr<std::unique_ptr<LoopDisk>> CreateOn(const std::string& path,
+                                                            uint64_t size_bytes);
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
@@ -65,6 +68,8 @@ class LoopDisk {
   absl::Status WaitForRest(absl::Duration rest) const;
 
  private:
+  static absl::StatusOr<std::unique_ptr<LoopDisk>> CreateFrom(int backing, uint64_t size_bytes,
+                                                              bool partitioned);
   LoopDisk(std::string name, int backing, uint64_t size_bytes, int fd)
       : name_(std::move(name)), backing_(backing), size_bytes_(size_bytes), fd_(fd) {}
 

@@ -26,7 +26,10 @@ bool IsArray(StackKind kind) {
          kind == StackKind::kCryptOnRaid1;
 }
 
-bool IsMapping(StackKind kind) { return !IsArray(kind) || kind == StackKind::kCryptOnRaid1; }
+bool IsMapping(StackKind kind) {
+  if (IsLoopOnFile(kind)) return false;
+  return !IsArray(kind) || kind == StackKind::kCryptOnRaid1;
+}
 
 // The device mapper target, or the md level, as the kernel names them.
 std::string DriverOf(StackKind kind) {
@@ -39,9 +42,17 @@ std::string DriverOf(StackKind kind) {
     case StackKind::kCryptOnRaid1:
       return "crypt";
     case StackKind::kSnapshotOrigin:
+    case StackKind::kLvmSnapshot:
       return "snapshot-origin";
+    case StackKind::kLvm:
+      return "linear";
     case StackKind::kThin:
       return "thin-pool";
+    case StackKind::kLoopOnExt4:
+    case StackKind::kLoopOnXfs:
+      return "loop";
+    case StackKind::kHalfError:
+      return "error";
     case StackKind::kRaid0:
       return "raid0";
     case StackKind::kRaid1:
@@ -57,6 +68,20 @@ bool FileHolds(const char* path, const std::string& text) {
   return content.ok() && content->find(text) != std::string::npos;
 }
 
+bool IsVolume(StackKind kind) { return kind == StackKind::kLvm || kind == StackKind::kLvmSnapshot; }
+
+// LVM without its daemons and without udev, and blind to whatever else this machine has.
+absl::StatusOr<std::string> Lvm(std::vector<std::string> arguments) {
+  std::vector<std::string> command = {
+      "lvm", arguments.front(), "--config",
+      "devices{use_devicesfile=0 filter=[\"a|/dev/loop|\",\"r|.*|\"]} "
+      "global{use_lvmpolld=0 locking_dir=\"/run\"} "
+      "backup{backup=0 archive=0} "
+      "activation{udev_sync=0 udev_rules=0 monitoring=0}"};
+  command.insert(command.end(), arguments.begin() + 1, arguments.end());
+  return RunCommand(command);
+}
+
 std::string CryptTable(const std::string& device, uint64_t sectors) {
   return absl::StrCat("0 ", sectors, " crypt aes-xts-plain64 ", kKey, " 0 ", device, " 0");
 }
@@ -66,25 +91,43 @@ std::string CryptTable(const std::string& device, uint64_t sectors) {
 const char* StackName(StackKind kind) {
   switch (kind) {
     case StackKind::kLinear:
-      return "linear";
+      return "dm_linear";
     case StackKind::kStripe:
-      return "stripe";
+      return "dm_stripe";
     case StackKind::kCrypt:
-      return "crypt";
+      return "dm_crypt";
     case StackKind::kSnapshotOrigin:
-      return "snapshot";
+      return "dm_snapshot";
     case StackKind::kThin:
-      return "thin";
+      return "dm_thin";
     case StackKind::kRaid0:
-      return "raid0";
+      return "md_raid0";
     case StackKind::kRaid1:
-      return "raid1";
+      return "md_raid1";
     case StackKind::kRaid5:
-      return "raid5";
+      return "md_raid5";
     case StackKind::kCryptOnRaid1:
-      return "crypt_raid1";
+      return "dm_crypt_md_raid1";
+    case StackKind::kLvm:
+      return "lvm";
+    case StackKind::kLvmSnapshot:
+      return "lvm_snapshot";
+    case StackKind::kLoopOnExt4:
+      return "loop_on_ext4";
+    case StackKind::kLoopOnXfs:
+      return "loop_on_xfs";
+    case StackKind::kHalfError:
+      return "dm_error";
   }
   return "?";
+}
+
+bool IsLoopOnFile(StackKind kind) {
+  return kind == StackKind::kLoopOnExt4 || kind == StackKind::kLoopOnXfs;
+}
+
+bool IsSnapshotOrigin(StackKind kind) {
+  return kind == StackKind::kSnapshotOrigin || kind == StackKind::kLvmSnapshot;
 }
 
 std::string StackedDisk::Unavailable(StackKind kind) {
@@ -96,6 +139,7 @@ std::string StackedDisk::Unavailable(StackKind kind) {
       return absl::StrCat("the kernel has no device mapper target ", DriverOf(kind));
     }
   }
+  if (IsVolume(kind) && !HaveProgram("lvm")) return "lvm is not installed";
   if (IsArray(kind)) {
     if (!HaveProgram("mdadm")) return "mdadm is not installed";
     const std::string level = kind == StackKind::kCryptOnRaid1 ? "raid1" : DriverOf(kind);
@@ -117,10 +161,55 @@ absl::Status StackedDisk::AddMapping(const std::string& name, const std::string&
   auto made = RunCommand({"dmsetup", "create", name, "--table", table});
   if (!made.ok()) return made.status();
   mappings_.push_back(name);
-  auto minor = RunCommand({"dmsetup", "info", "-c", "--noheadings", "-o", "minor", name});
-  if (!minor.ok()) return minor.status();
+  auto device = DeviceOf(name);
+  if (!device.ok()) return device.status();
   if (!top_.empty()) middle_.push_back(top_);
-  top_ = absl::StrCat("dm-", absl::StripAsciiWhitespace(*minor));
+  top_ = *device;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> StackedDisk::DeviceOf(const std::string& mapping) {
+  auto minor = RunCommand({"dmsetup", "info", "-c", "--noheadings", "-o", "minor", mapping});
+  if (!minor.ok()) return minor.status();
+  return absl::StrCat("dm-", absl::StripAsciiWhitespace(*minor));
+}
+
+absl::Status StackedDisk::AddVolume(bool snapshot) {
+  std::vector<std::vector<std::string>> commands = {
+      {"pvcreate", "-q", "-y"},
+      {"vgcreate", "-q", "fbvg"},
+      {"lvcreate", "-q", "-y", "-Wn", "-Zn", "-n", "data", "-L", "600m", "fbvg"}};
+  for (const auto& disk : disks_) {
+    commands[0].push_back(disk->path());
+    commands[1].push_back(disk->path());
+  }
+  if (snapshot) {
+    commands.push_back({"lvcreate", "-q", "-y", "-s", "-n", "snap", "-L", "150m", "fbvg/data"});
+  }
+  for (const auto& command : commands) {
+    if (auto made = Lvm(command); !made.ok()) return made.status();
+  }
+  if (snapshot) mappings_ = {"fbvg-data-real", "fbvg-snap-cow", "fbvg-snap"};
+  for (const std::string& mapping : mappings_) {
+    auto device = DeviceOf(mapping);
+    if (!device.ok()) return device.status();
+    middle_.push_back(*device);
+  }
+  mappings_.push_back("fbvg-data");
+  auto device = DeviceOf(mappings_.back());
+  if (!device.ok()) return device.status();
+  top_ = *device;
+  return absl::OkStatus();
+}
+
+absl::Status StackedDisk::AddLoop(FilesystemKind outer, uint64_t bytes) {
+  auto filesystem = ScratchFilesystem::Create(outer, disks_[0].get());
+  if (!filesystem.ok()) return filesystem.status();
+  outer_ = *std::move(filesystem);
+  auto disk = LoopDisk::CreateOn(outer_->mount_point() + "/disk", bytes);
+  if (!disk.ok()) return disk.status();
+  on_file_ = *std::move(disk);
+  top_ = on_file_->name();
   return absl::OkStatus();
 }
 
@@ -148,7 +237,7 @@ absl::Status StackedDisk::AddArray(const std::string& level) {
 
 absl::Status StackedDisk::Build(uint64_t bytes) {
   const uint64_t sectors = bytes / kSectorBytes;
-  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2};
+  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2, 2, 2, 1, 1, 1};
   absl::Status status = AddDisks(counts[static_cast<int>(kind_)], bytes);
   if (!status.ok()) return status;
   auto path = [this](int i) { return disks_[i]->path(); };
@@ -194,6 +283,16 @@ absl::Status StackedDisk::Build(uint64_t bytes) {
       status = AddArray("raid1");
       if (!status.ok()) return status;
       return AddMapping("fb-crypt", CryptTable("/dev/" + top_, sectors * 3 / 4));
+    case StackKind::kLvm:
+    case StackKind::kLvmSnapshot:
+      return AddVolume(kind_ == StackKind::kLvmSnapshot);
+    case StackKind::kLoopOnExt4:
+      return AddLoop(FilesystemKind::kExt4, bytes * 3 / 4);
+    case StackKind::kLoopOnXfs:
+      return AddLoop(FilesystemKind::kXfs, bytes * 3 / 4);
+    case StackKind::kHalfError:
+      return AddMapping("fb-error", absl::StrCat("0 ", sectors / 2, " linear ", path(0), " 0\n",
+                                                 sectors / 2, " ", sectors / 2, " error\n"));
   }
   return absl::InternalError("no such stack");
 }
@@ -202,12 +301,14 @@ absl::StatusOr<std::unique_ptr<StackedDisk>> StackedDisk::Create(StackKind kind,
                                                                  uint64_t disk_bytes) {
   // Without udev the programs make the device files themselves.
   setenv("DM_DISABLE_UDEV", "1", 1);
+  setenv("LVM_SUPPRESS_FD_WARNINGS", "1", 1);
   std::unique_ptr<StackedDisk> stack(new StackedDisk(kind));
   if (absl::Status status = stack->Build(disk_bytes); !status.ok()) return status;
   return stack;
 }
 
 StackedDisk::~StackedDisk() {
+  if (IsVolume(kind_) && Lvm({"vgremove", "-q", "-ff", "-y", "fbvg"}).ok()) mappings_.clear();
   for (size_t i = mappings_.size(); i-- > 0;) {
     RunCommand({"dmsetup", "remove", "--retry", mappings_[i]}).status().IgnoreError();
   }

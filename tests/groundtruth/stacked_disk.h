@@ -28,9 +28,17 @@ enum class StackKind {
   kRaid1,
   kRaid5,
   kCryptOnRaid1,  // three layers
+  kLvm,           // a logical volume over two physical ones, by LVM's own tools
+  kLvmSnapshot,   // the same with a snapshot of it
+  kLoopOnExt4,    // a loop device on a file of another filesystem
+  kLoopOnXfs,
+  kHalfError,  // the second half of a dm device fails every IO
 };
 
 const char* StackName(StackKind kind);
+bool IsLoopOnFile(StackKind kind);
+// Whether the kernel copies old blocks of it elsewhere, on nobody's behalf that it tells of.
+bool IsSnapshotOrigin(StackKind kind);
 
 class StackedDisk {
  public:
@@ -49,6 +57,8 @@ class StackedDisk {
   std::vector<std::string> devices() const;
   // The scratch disks.
   std::vector<std::string> leaves() const;
+  // Where the filesystem below a loop device is mounted; empty for other stacks.
+  std::string outer_mount_point() const { return outer_ ? outer_->mount_point() : ""; }
   // Those of them (with others) that hold the data.
   uint64_t copies() const;
 
@@ -59,11 +69,16 @@ class StackedDisk {
   explicit StackedDisk(StackKind kind) : kind_(kind) {}
   absl::Status AddDisks(size_t count, uint64_t bytes);
   absl::Status AddMapping(const std::string& name, const std::string& table);
+  absl::Status AddVolume(bool snapshot);
+  absl::Status AddLoop(FilesystemKind outer, uint64_t bytes);
+  absl::StatusOr<std::string> DeviceOf(const std::string& mapping);
   absl::Status AddArray(const std::string& level);
   absl::Status Build(uint64_t disk_bytes);
 
   const StackKind kind_;
   std::vector<std::unique_ptr<LoopDisk>> disks_;
+  std::unique_ptr<ScratchFilesystem> outer_;
+  std::unique_ptr<LoopDisk> on_file_;
   std::string top_;
   std::vector<std::string> middle_;    // kernel names of what is neither top nor disk
   std::vector<std::string> mappings_;  // names for dmsetup, in the order they were made
