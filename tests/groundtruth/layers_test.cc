@@ -83,6 +83,9 @@ struct DeviceView {
 };
 
 class LayersTest : public ::testing::TestWithParam<std::tuple<StackKind, FilesystemKind>> {
+ public:
+  static void Dismiss() { tracer_.reset(); }
+
  protected:
   static absl::Status RunWriter(const std::string& comm, const std::string& mode,
                                 const std::string& path, uint64_t bytes, uint64_t block) {
@@ -222,8 +225,6 @@ class LayersTest : public ::testing::TestWithParam<std::tuple<StackKind, Filesys
     return stack_->WaitForRest(absl::Milliseconds(300));
   }
 
-  static void TearDownTestSuite() { tracer_.reset(); }
-
   void TearDown() override {
     if (mounted_) umount2(mount_point_.c_str(), MNT_DETACH);
   }
@@ -260,6 +261,12 @@ class LayersTest : public ::testing::TestWithParam<std::tuple<StackKind, Filesys
 
 std::unique_ptr<agent::Tracer> LayersTest::tracer_;
 std::map<agent::ActorId, std::string> LayersTest::actors_;
+
+// The tracer goes when all suites are over.
+class LastTracer : public ::testing::Environment {
+ public:
+  void TearDown() override { LayersTest::Dismiss(); }
+};
 
 TEST_P(LayersTest, EachLayerIsCountedOnce) {
   const auto [stack_kind, filesystem] = GetParam();
@@ -405,5 +412,6 @@ INSTANTIATE_TEST_SUITE_P(
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  ::testing::AddGlobalTestEnvironment(new fleetblame::testing::LastTracer);
   return fleetblame::testing::RunTestsWithWriter(argc, argv, &fleetblame::testing::writer_program);
 }
