@@ -366,7 +366,10 @@ TEST_P(ErrorsTest, FailedIosAreCountedWhereTheyFail) {
   if (HasFatalFailure()) return;
   const DeviceView& top = views_[0];
   const DeviceView& disk = views_[1];
-  EXPECT_EQ(top.books_write_bytes, top.kernel_write_bytes);
+  // Since 5.18 device mapper does not count what it fails itself.
+  EXPECT_TRUE(top.kernel_write_bytes == kGood || top.kernel_write_bytes == kGood + kBad)
+      << top.kernel_write_bytes;
+  EXPECT_EQ(top.books_write_bytes, kGood + kBad);
   EXPECT_EQ(disk.books_write_bytes, disk.kernel_write_bytes);
   EXPECT_EQ(top.lost_bytes + disk.lost_bytes, 0);
   EXPECT_EQ(top.written, kGood + kBad);
