@@ -90,6 +90,7 @@ void Stall::Add(const Stall& other) {
   errors += other.errors;
   preempted += other.preempted;
   slept.insert(slept.end(), other.slept.begin(), other.slept.end());
+  since_ns.insert(other.since_ns.begin(), other.since_ns.end());
 }
 
 uint64_t Stall::WholeNs() const {
@@ -133,6 +134,7 @@ Stall Readers::Read(const std::string& device, int number, uint64_t reads) {
     stall.errors = 1;
     return stall;
   }
+  stall.since_ns[static_cast<uint32_t>(gettid())] = NowOf(CLOCK_BOOTTIME);
   // Far apart, so that reads are never merged.
   for (uint64_t block = number * 97; !stop_ && (reads == 0 || stall.reads + stall.errors < reads);
        block += 1009) {

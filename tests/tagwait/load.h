@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -34,6 +35,8 @@ struct Stall {
   uint64_t errors = 0;
   uint64_t preempted = 0;  // calls in which somebody else got the processor
   std::vector<Call> slept;
+  // Since when each thread only submits: opening a disk may look for partitions, and wait as well.
+  std::map<uint32_t, uint64_t> since_ns;
   void Add(const Stall& other);
   uint64_t WholeNs() const;
   uint64_t OffNs() const;

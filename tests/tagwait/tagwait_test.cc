@@ -428,8 +428,6 @@ void ExpectStall(const Sums& sums, const Stall& stall) {
       "preempted in %d of them\n",
       stall.slept.size(), stall.reads, off / 1e6, whole / 1e6, 100 * (Share(whole, off) - 1),
       stall.preempted);
-  std::set<uint32_t> readers;
-  for (const Call& call : stall.slept) readers.insert(call.tid);
   bool complete = false;
   for (const auto& [source, sum] : sums) {
     const std::string name = v1::TagWaitSource_Name(source);
@@ -440,7 +438,8 @@ void ExpectStall(const Sums& sums, const Stall& stall) {
     for (const fb_tag_ended& wait : sum.ended) {
       if (!wait.slept || wait.end_ns == 0) continue;
       everybody += wait.end_ns - wait.begin_ns;
-      if (!readers.contains(wait.tid)) continue;
+      const auto since = stall.since_ns.find(wait.tid);
+      if (since == stall.since_ns.end() || wait.begin_ns < since->second) continue;
       traced += wait.end_ns - wait.begin_ns;
       ++waits;
     }

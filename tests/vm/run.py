@@ -82,11 +82,13 @@ def steps_of(options):
         steps.append(machine.Step(group.name, LOAD_SECONDS + seconds,
                                   group.command.format(filter=wanted) +
                                   f" --gtest_output=xml:/vm/out/{group.name}.xml"))
+    if with_tagwait(options):
+        steps.append(tagwait_step(options.kernel))
     return steps
 
 
 def with_tagwait(options):
-    return TAGWAIT in options.scenario
+    return TAGWAIT in options.scenario or not (options.scenario or options.command)
 
 
 def tagwait_step(kernel):
