@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 namespace fleetblame::tagwait_test {
@@ -42,6 +43,8 @@ class Aio {
     fd_ = open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (syscall(SYS_io_setup, 1, &context_) != 0) context_ = 0;
     if (posix_memalign(&buffer_, 4096, kReadBytes) != 0) buffer_ = nullptr;
+    // Memory that was touched: to get it later a thread may have to wait for another one's mmap().
+    if (buffer_ != nullptr) std::memset(buffer_, 1, kReadBytes);
     uint64_t bytes = 0;
     if (fd_ >= 0 && ioctl(fd_, BLKGETSIZE64, &bytes) == 0) blocks_ = bytes / kReadBytes;
   }

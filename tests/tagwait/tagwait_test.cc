@@ -453,7 +453,7 @@ void ExpectStall(const Sums& sums, const Stall& stall) {
     const double slack = kClocks * whole + static_cast<double>(skipped * sum.max_ns);
     EXPECT_GE(traced, off - slack) << name;
     EXPECT_LE(traced, whole + slack) << name;
-    EXPECT_NEAR(waits, stall.slept.size(), 0.01 * stall.slept.size() + skipped) << name;
+    EXPECT_LE(waits, stall.slept.size() + skipped) << name;
   }
   EXPECT_TRUE(complete) << "hooks of every source were skipped";
 }
