@@ -12,6 +12,7 @@
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/string.h>
+#include <linux/sysfs.h>
 
 #define CREATE_TRACE_POINTS
 #include "fb_tag_event_trace.h"
@@ -22,12 +23,16 @@ module_param(q_at, uint, 0444);
 module_param(hctx_at, uint, 0444);
 
 /* How often the event fired, and how often what to tell with it was not known. */
-static unsigned long fired;
-static unsigned long unknown;
-module_param(fired, ulong, 0444);
-module_param(unknown, ulong, 0444);
-static atomic_long_t fired_now;
-static atomic_long_t unknown_now;
+static atomic_long_t fired;
+static atomic_long_t unknown;
+
+static int get_counter(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%ld\n", atomic_long_read(param->arg));
+}
+static const struct kernel_param_ops counter_ops = {.get = get_counter};
+module_param_cb(fired, &counter_ops, &fired, 0444);
+module_param_cb(unknown, &counter_ops, &unknown, 0444);
 
 #define PLACES 8192
 static struct {
@@ -56,13 +61,13 @@ static int on_sleep(struct kprobe *probe, struct pt_regs *regs)
 	if (strcmp(name, "blk_mq_get_tag"))
 		return 0;
 	if (READ_ONCE(notes[place].task) != current) {
-		unknown = atomic_long_inc_return(&unknown_now);
+		atomic_long_inc(&unknown);
 		return 0;
 	}
 	data = READ_ONCE(notes[place].data);
 	trace_block_rq_tag_wait(*(struct request_queue **)(data + q_at),
 				*(struct blk_mq_hw_ctx **)(data + hctx_at));
-	fired = atomic_long_inc_return(&fired_now);
+	atomic_long_inc(&fired);
 	return 0;
 }
 NOKPROBE_SYMBOL(on_sleep);
