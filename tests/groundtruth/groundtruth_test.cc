@@ -18,7 +18,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -68,13 +70,24 @@ class GroundTruthTest
     }
   }
 
-  static void TearDownTestSuite() { defendant_.reset(); }
+  static void TearDownTestSuite() {
+    if (!one_tracer) Dismiss();
+  }
+
+ public:
+  static void Dismiss() { defendant_.reset(); }
 
  private:
   static std::unique_ptr<Defendant> defendant_;
 };
 
 std::unique_ptr<Defendant> GroundTruthTest::defendant_;
+
+// One tracer for all suites goes when all are over.
+class LastTracer : public ::testing::Environment {
+ public:
+  void TearDown() override { GroundTruthTest::Dismiss(); }
+};
 
 // recorded + lost = what the kernel counted, by its own account and by ours, and the rows add up to
 // what was recorded.
@@ -109,6 +122,34 @@ void Tell(const std::string& name, const Outcome& outcome, Operation direction) 
   TellFigures(name, figures, verdict.data_share(), verdict.all_share());
 }
 
+// What single scenarios ask for besides.
+void ExpectDetails(const Scenario& scenario, const Outcome& outcome) {
+  uint64_t data = 0;
+  std::set<std::string> writers;
+  for (const WriterVerdict& writer : outcome.verdict.writers) {
+    data += writer.truth_bytes;
+    writers.insert(writer.comm);
+    EXPECT_GE(writer.all_bytes, scenario.each_bar * outcome.verdict.total_bytes) << writer.comm;
+  }
+  if (scenario.flushes != 0) {
+    std::map<std::string, uint64_t> flushes = outcome.flushes;
+    flushes.erase("fbw-umount");  // it has its own
+    for (const std::string& writer : writers) {
+      EXPECT_EQ(flushes[writer], scenario.flushes) << writer;
+    }
+    EXPECT_EQ(flushes.size(), writers.size()) << "somebody else was charged with flushes";
+  }
+  if (!scenario.reason.empty()) {
+    EXPECT_GE(outcome.reason_bytes, 0.9 * data) << scenario.reason;
+  }
+  if (scenario.issued_in.empty()) return;
+  EXPECT_FALSE(outcome.issued_in_bytes.empty()) << "nothing was issued in " << scenario.issued_in;
+  for (const auto& [comm, bytes] : outcome.issued_in_bytes) {
+    EXPECT_TRUE(writers.contains(comm))
+        << comm << " issued " << bytes << " bytes in " << scenario.issued_in;
+  }
+}
+
 TEST_P(GroundTruthTest, WriterGetsTheBlame) {
   const auto [kind, scenario] = GetParam();
   if (const std::string why = ScratchDisksUnavailable(); !why.empty()) GTEST_SKIP() << why;
@@ -130,6 +171,9 @@ TEST_P(GroundTruthTest, WriterGetsTheBlame) {
   if (scenario->together) {
     EXPECT_GE(verdict.joint_data_share(), kDataBar);
   }
+  // Of nothing everything is right.
+  EXPECT_TRUE(verdict.total_bytes > 0 || scenario->flushes > 0);
+  ExpectDetails(*scenario, *outcome);
   EXPECT_GE(verdict.all_share(), scenario->all_bar);
   EXPECT_EQ(verdict.wrong_exact_bytes, 0);
   EXPECT_LE(verdict.own_metadata_share(), kOwnMetadataBar);
@@ -180,5 +224,6 @@ int main(int argc, char** argv) {
     if (std::string(argv[i]) == "--one-tracer") fleetblame::testing::one_tracer = true;
     if (std::string(argv[i]) == "--unwatch") fleetblame::testing::unwatch = true;
   }
+  ::testing::AddGlobalTestEnvironment(new fleetblame::testing::LastTracer);
   return fleetblame::testing::RunTestsWithWriter(argc, argv, &fleetblame::testing::writer_program);
 }

@@ -30,6 +30,14 @@ bool IsData(const ResolvedRow& row, const Truth& truth) {
          row.confidence == Confidence::kInode;
 }
 
+// Whether a file is known to be of other writers than this one.
+bool IsOfOthers(const ResolvedRow& row, const Truth& truth, const WriterTruth& writer) {
+  if (row.file.id == agent::kNoFile || row.file.inode == writer.inode) return false;
+  return std::any_of(truth.writers.begin(), truth.writers.end(), [&row](const WriterTruth& other) {
+    return other.inode != 0 && other.inode == row.file.inode;
+  });
+}
+
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -107,6 +115,8 @@ void Ledger::Add(const agent::Snapshot& snapshot, const std::vector<agent::Devic
     if (row.key.reason < info_->reasons.size()) resolved.reason = info_->reasons[row.key.reason];
     resolved.bytes = row.values.bytes;
     resolved.ios = row.values.ios;
+    resolved.errors = row.values.errors;
+    resolved.requeues = row.values.requeues;
     rows_.push_back(std::move(resolved));
   }
   for (const agent::Books& books : snapshot.books) {
@@ -169,29 +179,34 @@ Verdict Judge(const Ledger& ledger, const Truth& truth) {
     verdict.writers.push_back({writer.comm, writer.data_bytes, 0, 0});
   }
   for (const ResolvedRow& row : ledger.rows()) {
-    if (DirectionOf(row.operation) != truth.direction) continue;
-    verdict.total_bytes += row.bytes;
-    verdict.by_confidence[row.confidence] += row.bytes;
+    // Of other directions only what is exact is looked at.
+    const bool judged = DirectionOf(row.operation) == truth.direction;
+    const bool exact = row.confidence == Confidence::kExact;
+    if (judged) {
+      verdict.total_bytes += row.bytes;
+      verdict.by_confidence[row.confidence] += row.bytes;
+    }
     const bool data = IsData(row, truth);
     bool known = false;
     for (size_t i = 0; i < truth.writers.size(); ++i) {
-      if (row.dirtier_comm != truth.writers[i].comm) continue;
+      const WriterTruth& writer = truth.writers[i];
+      if (row.dirtier_comm != writer.comm) continue;
       known = true;
+      if (exact && IsOfOthers(row, truth, writer)) verdict.wrong_exact_bytes += row.bytes;
+      if (!judged) break;
       verdict.writers_bytes += row.bytes;
       verdict.writers[i].all_bytes += row.bytes;
-      if (data && StackHoldsOne(row, truth.writers[i].frames)) {
-        verdict.writers[i].data_bytes += row.bytes;
-      }
+      if (data && StackHoldsOne(row, writer.frames)) verdict.writers[i].data_bytes += row.bytes;
       break;
     }
-    if (known || row.confidence != Confidence::kExact) continue;
+    if (known || !exact) continue;
     const bool metadata =
         row.file.id == agent::kNoFile || !truth.data_inodes.contains(row.file.inode);
-    if (metadata && truth.metadata_comms.contains(row.dirtier_comm)) {
+    if (!metadata || !truth.metadata_comms.contains(row.dirtier_comm)) {
+      verdict.wrong_exact_bytes += row.bytes;
+    } else if (judged) {
       const bool tree = StackHoldsOne(row, truth.own_frames);
       (tree ? verdict.own_tree_bytes : verdict.own_metadata_bytes) += row.bytes;
-    } else {
-      verdict.wrong_exact_bytes += row.bytes;
     }
   }
   return verdict;

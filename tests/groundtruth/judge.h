@@ -9,7 +9,8 @@
 //   call
 //           (or page fault) in the dirtier stack
 //   all     share of all bytes of the device, metadata and journal included, charged to the writers
-//   wrong   bytes that are called exact and charged to somebody who did not dirty them. Those who
+//   wrong   bytes that are called exact and charged to somebody who did not dirty them, in whatever
+//           direction, and of a writer's own file also if it is another writer. Those who
 //           sync or unmount do dirty some metadata themselves (a superblock): that much of it is
 //           right, and counted apart. So are trees that an fsync builds for itself, which its stack
 //           proves (Truth::own_frames): these are the true cause, like the writers
@@ -40,6 +41,8 @@ struct ResolvedRow {
   std::string reason;
   uint64_t bytes = 0;
   uint64_t ios = 0;
+  uint64_t errors = 0;
+  uint64_t requeues = 0;
 };
 
 // Direction in which the kernel counts an operation: kRead, kWrite or kDiscard.
@@ -79,6 +82,8 @@ struct WriterTruth {
   uint64_t data_bytes = 0;  // file data of this writer that must have reached the device
   // The dirtier stack of data must hold a function whose name contains one of these.
   std::vector<std::string> frames;
+  // The file it wrote, where it is still there; 0 = not known.
+  uint64_t inode = 0;
 };
 
 struct Truth {

@@ -70,6 +70,29 @@ TEST_F(JudgeTest, PerfectTracerGetsFullMarks) {
   EXPECT_EQ(verdict.wrong_exact_bytes, 0);
 }
 
+TEST_F(JudgeTest, ExactInAnotherDirectionMustBeRightToo) {
+  AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 1000);
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 512, Operation::kRead);
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kIssuer, 512, Operation::kRead);
+  const Verdict verdict = Result();
+  EXPECT_EQ(verdict.total_bytes, 1000);
+  EXPECT_EQ(verdict.wrong_exact_bytes, 512);
+}
+
+TEST_F(JudgeTest, AnotherWritersFileIsWrong) {
+  truth_.writers = {{"fbw-writer", 1000, {"sys_write"}, 42}, {"fbw-syncer", 0, {"wb_"}, 43}};
+  AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 1000);
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 300);
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kInode, 200);
+  EXPECT_EQ(Result().wrong_exact_bytes, 300);
+}
+
+TEST_F(JudgeTest, WritersOfOneFileShareIt) {
+  truth_.writers = {{"fbw-writer", 1000, {"sys_write"}, 42}, {"fbw-syncer", 0, {"wb_"}, 42}};
+  AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 300);
+  EXPECT_EQ(Result().wrong_exact_bytes, 0);
+}
+
 TEST_F(JudgeTest, BlamingTheSyncerIsWrong) {
   AddRow(kWriter, kWriteStack, kDataFile, Confidence::kExact, 400);
   AddRow(kSyncer, kOtherStack, kDataFile, Confidence::kExact, 600);

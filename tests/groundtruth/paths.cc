@@ -97,6 +97,22 @@ void AddChanges(std::vector<Path>* all) {
                    .all_bar = kAllBar},
                   kExt4Xfs,
                   kBtrfs});
+  all->push_back({{.name = "one_folio_two_writers",
+                   .setup = {Source("f", 8 * kMiB)},
+                   .actors = {{.comm = "fbw-first",
+                               .mode = "every-other",
+                               .path = "f",
+                               .bytes = 4 * kMiB,
+                               .frames = kPwriteCall},
+                              {.comm = "fbw-second",
+                               .mode = "every-other",
+                               .path = "f",
+                               .bytes = 4 * kMiB,
+                               .offset = 4096,
+                               .frames = kPwriteCall}},
+                   .all_bar = kAllBar},
+                  kExt4Xfs,
+                  kBtrfs});
   all->push_back({Storm("directories", 1500), kMain});
   all->push_back({Storm("links", 3000), kXfs, kExt4});
   all->push_back({Storm("attributes", 1500), kExt4Xfs, kBtrfs});
@@ -130,6 +146,24 @@ void AddFilesystems(std::vector<Path>* all) {
                                 .files = 800,
                                 .frames = kWriteCall}},
                     .all_bar = kAllBar};
+  all->push_back({storm, {Kind::kExt4Quota, Kind::kXfsQuota}});
+  // Whoever finds the journal full writes old blocks in place, whosever they are.
+  Scenario checkpoint = {
+      .name = "checkpoint",
+      .actors = {{.comm = "fbw-first", .mode = "directories", .path = "d1", .files = 4000},
+                 {.comm = "fbw-second", .mode = "attributes", .path = "d2", .files = 4000}},
+      .no_data = true,
+      .all_bar = kAllBar,
+      .issued_in = "__jbd2_log_wait_for_space"};
+  all->push_back({checkpoint, {Kind::kExt4SmallJournal}});
+  Scenario stall = {
+      .name = "log_stall",
+      .actors = {{.comm = "fbw-first", .mode = "attributes", .path = "d1", .files = 1200},
+                 {.comm = "fbw-second", .mode = "attributes", .path = "d2", .files = 1200}},
+      .no_data = true,
+      .all_bar = kAllBar,
+      .each_bar = 0.3};
+  all->push_back({stall, {Kind::kXfsSmallLog}});
   Scenario syncfs = One("write_syncfs", "write", 8 * kMiB, kWriteCall);
   Scenario fsync = One("pwrite_fsync", "pwrite", 8 * kMiB, kPwriteCall, Writeback::kFsync);
   Scenario direct = One("direct", "pwrite-direct", 8 * kMiB, kPwriteCall, Writeback::kWriter);
@@ -159,6 +193,16 @@ void AddFilesystems(std::vector<Path>* all) {
   all->push_back({syncfs, kXfs, kExt4});
 }
 
+// Why the flusher runs. On btrfs its workers submit, who know nothing of that.
+void AddReasons(std::vector<Path>* all) {
+  Scenario scenario = One("laptop", "pwrite", 8 * kMiB, kPwriteCall, Writeback::kLaptop);
+  scenario.reason = "laptop_timer";
+  all->push_back({scenario, {}, kExt4Xfs});
+  scenario = One("periodic", "pwrite", 8 * kMiB, kPwriteCall, Writeback::kPeriodic);
+  scenario.reason = "periodic";
+  all->push_back({scenario, kExt4, kXfs});
+}
+
 // Without a filesystem, or about what it does not use.
 void AddDevices(std::vector<Path>* all) {
   all->push_back(
@@ -170,6 +214,13 @@ void AddDevices(std::vector<Path>* all) {
                   {Kind::kNone}});
   Scenario scenario = One("discard", "discard", 8 * kMiB, {"sys_ioctl"}, Writeback::kWriter);
   scenario.direction = Operation::kDiscard;
+  all->push_back({scenario, {Kind::kNone}});
+  scenario = {.name = "flush",
+              .actors = {{.comm = "fbw-flush", .mode = "flush", .path = "f", .files = 20}},
+              .writeback = Writeback::kWriter,
+              .no_data = true,
+              .all_bar = 0,
+              .flushes = 20};
   all->push_back({scenario, {Kind::kNone}});
   scenario = One("trim", "trim", 0, {"sys_ioctl"}, Writeback::kWriter);
   scenario.actors[0].path = ".";
@@ -187,6 +238,7 @@ const std::vector<Path>& AllPaths() {
     AddProcesses(all);
     AddFilesystems(all);
     AddDevices(all);
+    AddReasons(all);
     return all;
   }();
   return *kPaths;

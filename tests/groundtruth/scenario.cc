@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -251,6 +252,12 @@ std::set<uint64_t> InodesBelow(const std::string& mount_point) {
   return inodes;
 }
 
+// The inode of a file; 0 when there is none.
+uint64_t FileAt(const std::string& path) {
+  struct stat st {};
+  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) ? st.st_ino : 0;
+}
+
 // Everything from the first writer to the rest after the unmount.
 class MeasuredSpan {
  public:
@@ -273,6 +280,10 @@ class MeasuredSpan {
     absl::Status status = BringToDisk(before->write_bytes);
     if (!status.ok()) return status;
     inodes_ = InodesBelow(scene_->root());
+    for (const Actor& actor : scenario_.actors) {
+      files_.push_back(FileAt(scene_->PathOf(actor.path)));
+      later_files_.push_back(FileAt(scene_->PathOf(actor.path) + ".after"));
+    }
     status = scene_->Close([this](const std::string& mount_point) {
       return RunHelper(writer_, "fbw-umount", "unmount", mount_point);
     });
@@ -282,6 +293,10 @@ class MeasuredSpan {
 
   const std::vector<uint64_t>& moved() const { return moved_; }
   const std::set<uint64_t>& inodes() const { return inodes_; }
+  // Of each actor's file; 0 = it has none.
+  const std::vector<uint64_t>& files() const { return files_; }
+  // Of what it is after exec.
+  const std::vector<uint64_t>& later_files() const { return later_files_; }
 
  private:
   absl::Status BringToDisk(uint64_t write_bytes_before) {
@@ -299,16 +314,35 @@ class MeasuredSpan {
           if (!status.ok()) return status;
         }
         return absl::OkStatus();
+      case Writeback::kLaptop:
+        return WriteInLaptopMode(write_bytes_before + DataBytes());
       case Writeback::kPeriodic:
         break;
     }
-    uint64_t data = 0;
-    for (uint64_t bytes : moved_) data += bytes;
     auto expire = SysctlGuard::Set("/proc/sys/vm/dirty_expire_centisecs", "30");
     if (!expire.ok()) return expire.status();
     auto wake = SysctlGuard::Set("/proc/sys/vm/dirty_writeback_centisecs", "20");
     if (!wake.ok()) return wake.status();
-    return WaitForFlusher(*scene_, write_bytes_before + data);
+    return WaitForFlusher(*scene_, write_bytes_before + DataBytes());
+  }
+
+  uint64_t DataBytes() const {
+    uint64_t data = 0;
+    for (uint64_t bytes : moved_) data += bytes;
+    return data;
+  }
+
+  absl::Status WriteInLaptopMode(uint64_t target_write_bytes) {
+    const std::string setting = "/proc/sys/vm/laptop_mode";
+    if (!std::ifstream(setting)) return absl::UnimplementedError("this kernel has no laptop mode");
+    auto mode = SysctlGuard::Set(setting, "1");  // seconds after the last IO
+    if (!mode.ok()) return mode.status();
+    std::string now;
+    std::ifstream(setting) >> now;
+    if (now != "1") return absl::UnimplementedError("this kernel ignores vm.laptop_mode");
+    absl::Status status = RunHelper(writer_, "fbw-waker", "read-some", scene_->DiskPath());
+    if (!status.ok()) return status;
+    return WaitForFlusher(*scene_, target_write_bytes);
   }
 
   const Scenario& scenario_;
@@ -316,6 +350,8 @@ class MeasuredSpan {
   Scene* scene_;
   std::vector<uint64_t> moved_;
   std::set<uint64_t> inodes_;
+  std::vector<uint64_t> files_;
+  std::vector<uint64_t> later_files_;
 };
 
 Truth TruthOf(FilesystemKind kind, const Scenario& scenario, const MeasuredSpan& span) {
@@ -336,9 +372,10 @@ Truth TruthOf(FilesystemKind kind, const Scenario& scenario, const MeasuredSpan&
   }
   for (size_t i = 0; i < scenario.actors.size(); ++i) {
     const Actor& actor = scenario.actors[i];
-    truth.writers.push_back({actor.comm, span.moved()[i] * copies, actor.frames});
+    const uint64_t bytes = span.moved()[i] * copies;
+    truth.writers.push_back({actor.comm, bytes, actor.frames, span.files()[i]});
     if (!actor.then.empty()) {
-      truth.writers.push_back({actor.then, span.moved()[i] * copies, actor.frames});
+      truth.writers.push_back({actor.then, bytes, actor.frames, span.later_files()[i]});
     }
   }
   return truth;
@@ -353,6 +390,15 @@ absl::Status CheckTruth(const Truth& truth, const DiskCounters& moved) {
   if (device >= data) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the scenario is wrong: the writers moved ", data,
                                           " bytes and the device only ", device));
+}
+
+bool IsWriter(const Truth& truth, const std::string& comm) {
+  return std::any_of(truth.writers.begin(), truth.writers.end(),
+                     [&comm](const WriterTruth& writer) { return writer.comm == comm; });
+}
+
+bool HasFrame(const std::vector<std::string>& frames, const std::string& function) {
+  return std::find(frames.begin(), frames.end(), function) != frames.end();
 }
 
 DiskCounters Difference(const DiskCounters& after, const DiskCounters& before) {
@@ -462,6 +508,16 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
     const Operation direction = DirectionOf(row.operation);
     outcome.row_bytes[direction] += row.bytes;
     if (row.confidence != agent::Confidence::kLost) outcome.charged_bytes[direction] += row.bytes;
+  }
+  for (const ResolvedRow& row : ledger.rows()) {
+    if (row.operation == Operation::kFlush) outcome.flushes[row.dirtier_comm] += row.ios;
+    if (DirectionOf(row.operation) != scenario.direction) continue;
+    if (row.reason == scenario.reason && IsWriter(truth, row.dirtier_comm)) {
+      outcome.reason_bytes += row.bytes;
+    }
+    if (!scenario.issued_in.empty() && HasFrame(row.issuer_frames, scenario.issued_in)) {
+      outcome.issued_in_bytes[row.issuer_comm] += row.bytes;
+    }
   }
   outcome.dump = Dump(ledger, 25);
   return outcome;

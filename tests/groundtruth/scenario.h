@@ -50,6 +50,7 @@ enum class Writeback {
   kSync,      // another process calls sync
   kFsync,     // another process calls fsync on each writer's file
   kPeriodic,  // nobody: the flusher finds it old enough, some seconds later
+  kLaptop,    // nobody: in laptop mode the disk was read, so that it runs anyway
 };
 
 struct Scenario {
@@ -69,6 +70,15 @@ struct Scenario {
   bool no_data = false;
   // Of all bytes, what must go to the writers.
   double all_bar = 0.90;
+  // Of all bytes, what must go to each of them.
+  double each_bar = 0;
+  // Why the flusher wrote at least nine tenths of the data; "" = not asked.
+  std::string reason = "";
+  // A function in which writers wait while they bring others' blocks to the disk: they, and nobody
+  // else, must be the issuers of what is issued there, and something must be.
+  std::string issued_in = "";
+  // Flushes without data that each writer asks for; nobody else does but who unmounts.
+  uint64_t flushes = 0;
 };
 
 // Those that every filesystem with a journal or trees of its own goes through.
@@ -91,6 +101,12 @@ struct Outcome {
   // Sum of rows per direction, without and with what is marked lost.
   std::map<agent::Operation, uint64_t> charged_bytes;
   std::map<agent::Operation, uint64_t> row_bytes;
+  // Of the writers' bytes, those that were written for Scenario::reason.
+  uint64_t reason_bytes = 0;
+  // Bytes by issuer of what was issued in Scenario::issued_in.
+  std::map<std::string, uint64_t> issued_in_bytes;
+  // Flushes by who was blamed for them.
+  std::map<std::string, uint64_t> flushes;
   std::string dump;  // for a person, when something is wrong
 };
 

@@ -42,6 +42,8 @@ class Scene {
   // A directory of the filesystem itself, or the disk.
   std::string root() const;
 
+  // The (first) disk itself.
+  std::string DiskPath() const { return disks_.front()->path(); }
   std::vector<std::string> DiskNames() const;
   absl::StatusOr<std::vector<agent::DeviceNumber>> DiskNumbers() const;
   // Sums over the disks.

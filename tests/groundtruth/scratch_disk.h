@@ -86,7 +86,10 @@ enum class FilesystemKind {
   kExt4FastCommit,
   kExt4SmallJournal,  // the least that mkfs allows: its space runs out all the time
   kExt4Encrypted,     // takes encrypted directories
+  kExt4Quota,         // counts blocks by user and project
   kXfs,
+  kXfsQuota,
+  kXfsSmallLog,  // its log is full all the time
   kBtrfs,
   kBtrfsCompressed,
   kBtrfsRaid1,  // on two disks

@@ -76,6 +76,23 @@ uint64_t Sparse(const Options& o) {
   return o.bytes;
 }
 
+// Every other page, from `offset` on, of a file that was read before: that leaves large folios in
+// the page cache where the filesystem has them.
+uint64_t EveryOther(const Options& o) {
+  File file(o.path, O_RDWR);
+  Buffer buffer(1 << 20);
+  for (uint64_t at = 0; at < 2 * o.bytes; at += buffer.size()) {
+    file.Check(pread(file.fd(), buffer.data(), buffer.size(), static_cast<off_t>(at)) ==
+                   static_cast<ssize_t>(buffer.size()),
+               "read");
+  }
+  Buffer page(kPage);
+  for (uint64_t done = 0; done < o.bytes; done += kPage) {
+    WriteRange(file, &page, o.offset + 2 * done, kPage);
+  }
+  return o.bytes;
+}
+
 // 512 bytes at `offset` of each page: what another process leaves of it is for that other to write.
 uint64_t SubPage(const Options& o) {
   File file(o.path, O_WRONLY | O_CREAT);
@@ -167,17 +184,12 @@ uint64_t Compressible(const Options& o) {
 
 Modes ChangeModes() {
   return {
-      {"fallocate", Fallocate},
-      {"punch", Punch},
-      {"truncate", Truncate},
-      {"unlink", Unlink},
-      {"sparse", Sparse},
-      {"sub-page", SubPage},
-      {"directories", Directories},
-      {"links", Links},
-      {"attributes", Attributes},
-      {"encrypted", Encrypted},
-      {"compressible", Compressible},
+      {"fallocate", Fallocate}, {"punch", Punch},
+      {"truncate", Truncate},   {"unlink", Unlink},
+      {"sparse", Sparse},       {"every-other", EveryOther},
+      {"sub-page", SubPage},    {"directories", Directories},
+      {"links", Links},         {"attributes", Attributes},
+      {"encrypted", Encrypted}, {"compressible", Compressible},
   };
 }
 

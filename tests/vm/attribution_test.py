@@ -20,7 +20,7 @@ PROGRAM, DOCUMENT = sys.argv[1:3]
 
 def suite():
     """Names of the cases that some kernel goes through."""
-    wanted = scenarios.GROUPS[0].filter_for(scenarios.ALL_PATHS[0])
+    wanted = scenarios.GROUPS[0].filter_for(scenarios.ALL_PATHS[0]).partition("-")[0]
     done = subprocess.run([PROGRAM, "--writer=none", "--gtest_list_tests",
                            f"--gtest_filter={wanted}"],
                           stdout=subprocess.PIPE, text=True, check=True)
@@ -28,7 +28,7 @@ def suite():
 
 
 def record(kernel, **figures):
-    case = {"name": "ext4_nojournal_write", "outcome": "passed", "figures": figures}
+    case = {"name": "ext4_nojournal_write", "outcome": "passed", "figures": figures, "verdict": {}}
     return {"kernel": kernel, "release": f"{kernel}.1", "cases": [case],
             "missing_hooks": [["a_b", "worse blame"]] if kernel == "5.10" else []}
 
@@ -43,6 +43,21 @@ class AttributionTest(unittest.TestCase):
                       "| exact 90.0, journal 10.0; **99.0** |", text)
         self.assertIn("| 5.10.1 | `a_b` | worse blame |", text)
         self.assertEqual(attribution.problems(text, ["ext4_nojournal_write"]), [])
+
+    def test_runs_of_one_kernel_are_put_together(self):
+        old = record("6.1", all_bytes=10, all_right_bytes=5, confidence_lost=10)
+        old["cases"].append(dict(old["cases"][0], name="xfs_write"))
+        new = record("6.1", all_bytes=10, all_right_bytes=10, confidence_exact=10)
+        text = attribution.document([old, new])
+        self.assertIn("| write | ext4_nojournal | exact 100.0; **100.0** |", text)
+        self.assertIn("| write | xfs | lost 100.0; **50.0** |", text)
+
+    def test_what_a_program_printed_will_do(self):
+        printed = record("6.1")
+        printed["cases"][0]["verdict"] = {"megabytes": 8.4, "all_percent": 99.9,
+                                          "confidence": "exact 97.1% journal 2.8% issuer 0%"}
+        self.assertIn("| exact 97.1, journal 2.8; **99.9** |", attribution.document([printed]))
+        self.assertIn("| only flushes |", attribution.document([record("6.1")]))
 
     def test_a_case_that_did_not_run_is_no_success(self):
         record_of = record("6.1")

@@ -147,7 +147,7 @@ def _unpack(packages, folder):
                 elif base == "modules.builtin":
                     lines = archive.extractfile(member).read().decode().split()
                     builtin.update(_module_name(line) for line in lines)
-                elif ".ko" in base and re.search(r"/kernel/(fs|lib|crypto|arch|drivers/(?:block|md|scsi|nvme))/",
+                elif ".ko" in base and re.search(r"/kernel/(fs|lib|crypto|arch|block|drivers/(?:block|md|scsi|nvme))/",
                                                  member.name):
                     path = folder / "all" / base
                     path.parent.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 """What runs on every kernel."""
 
 import dataclasses
+import fnmatch
 
 # What every kernel goes through: each filesystem with somebody else bringing the data to the disk.
 SCENARIOS = [
@@ -9,13 +10,18 @@ SCENARIOS = [
     "ext4_read", "ext4_nojournal_write_syncfs", "ext4_datajournal_write_syncfs",
     "xfs_write_syncfs", "xfs_small_files", "btrfs_write_syncfs", "btrfs_pwrite_fsync",
 ]
-# What a kernel cannot give, and why: docs/testing-on-other-kernels.md says what it gives instead.
+# What a kernel cannot give, and why: series -> name -> reason.
 LEFT_OUT = {
-    # No hook in ext4 tells who wrote a page, and nothing else does with data=journal.
-    "5.10": ["ext4_datajournal_write_syncfs"],
+    "7": {"ext4_laptop": "it ignores vm.laptop_mode", "xfs_laptop": "it ignores vm.laptop_mode"},
 }
-# Kernels that go through the other ways to the disk (Paths/*) as well, unless told otherwise.
+# Kernels that go through the other ways to the disk (Paths/*) as well, unless told otherwise, and those
+# ways in which the other kernels differ.
 ALL_PATHS = ["6.1"]
+SOME_PATHS = {
+    "5.10": ["ext4_partition_write_syncfs", "xfs_partition_small_files", "xfs_directories",
+             "ext4_dsync"],
+    "7": ["ext4_fscrypt_write_syncfs", "disk_buffered_fsync", "xfs_trim"],
+}
 
 
 @dataclasses.dataclass
@@ -25,17 +31,39 @@ class Group:
     command: str  # {filter} is what of it to run
     cases: list  # on every kernel that does not leave them out
     more_filter: str = ""  # on the kernels in ALL_PATHS
+    some: dict = dataclasses.field(default_factory=dict)  # of it on others
     modules: tuple = ()  # that it needs beside those of kernels.py, in order of loading
+    on_demand: tuple = ()  # modules that its command loads by itself
+    prefix: str = "*/"  # of a case, in the names of its program
 
-    def filter_for(self, kernel):
-        wanted = [f"*/{name}" for name in self.cases if name not in LEFT_OUT.get(kernel, [])]
-        if self.more_filter and kernel in ALL_PATHS:
-            wanted.append(self.more_filter)
-        return ":".join(wanted)
+    def filter_for(self, kernel, patterns=(), all_paths=False):
+        """What to run of it, for gtest: what is asked for by name, or what there is on this kernel; "" if
+        that is nothing."""
+        wanted = [self.prefix + pattern for pattern in patterns]
+        if not wanted:
+            wanted = [self.prefix + name for name in self.cases]
+            if self.more_filter and (all_paths or kernel in ALL_PATHS):
+                wanted.append(self.more_filter)
+            else:
+                wanted += [f"{self.more_filter}/{name}" for name in self.some.get(kernel, [])]
+            if not wanted:
+                return ""
+        without = ":".join(self.prefix + name for name in LEFT_OUT.get(kernel, {}))
+        return ":".join(wanted) + (f"-{without}" if without else "")
+
+
+def left_out(kernel, patterns):
+    """{name: why} of what is left out on a kernel, among what is asked for by name."""
+    return {name: why for name, why in LEFT_OUT.get(kernel, {}).items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
 
 
 GROUPS = [
     Group("groundtruth",
           "groundtruth_test --one-tracer --writer=/vm/bin/writer --gtest_filter='{filter}'",
-          SCENARIOS, "Paths/*"),
+          SCENARIOS, "Paths/*", SOME_PATHS, modules=("quota_v2",)),
+    Group("errors",
+          "insmod /vm/modules/scsi_debug.ko && "
+          "errors_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          [], "ErrorsTest.scsi_*", modules=("sd_mod",), on_demand=("scsi_debug",), prefix="*."),
 ]
