@@ -63,7 +63,8 @@ GROUPS = [
           "groundtruth_test --one-tracer --writer=/vm/bin/writer --gtest_filter='{filter}'",
           SCENARIOS, "Paths/*", SOME_PATHS, modules=("quota_v2",)),
     Group("errors",
-          "insmod /vm/modules/scsi_debug.ko && "
+          # Other steps load it with other parameters.
+          "trap 'rmmod scsi_debug' EXIT; insmod /vm/modules/scsi_debug.ko && "
           "errors_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
           [], "ErrorsTest.scsi_*", modules=("sd_mod",), on_demand=("scsi_debug",), prefix="*."),
 ]
