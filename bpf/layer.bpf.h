@@ -236,23 +236,32 @@ __noinline int link_bio(u32 level, u64 bio, u32 dev, u64 from) {
 
 /*
  * Kernels before 5.18 do not tell of the bios that dm-crypt makes, nor of those that a target puts
- * off. There the record of device mapper for one of its bios leads to the bio above: second word, and
- * there the fourth. A wrong turn does no harm: what is found must be a bio that is on its way to a
- * stacked device, does the same, and is no smaller.
+ * off. There a bio of device mapper lies in a record that leads to the bio above: five words before
+ * the bio, and there the fourth. A wrong turn does no harm: what is found must be a bio that is on its
+ * way to a stacked device, does the same, and is no smaller.
  */
-static __always_inline u64 bio_above_record(u64 record) {
-  return load_word(load_word(record + 8) + 24);
+static __always_inline u64 bio_above_clone(u64 clone) {
+  return load_word(load_word(clone - 40) + 24);
+}
+
+/* The origin of a bio that is on its way to a stacked device, wholly or a part of it still. */
+static __always_inline struct fb_origin* on_its_way(u64 bio) {
+  struct fb_origin* o = bio ? bio_find(bio) : 0;
+  if (!o || !(o->flags & FB_ORIGIN_STACKED)) return 0;
+  /* What another bio has left behind under this address is somewhere else. */
+  u64 sector = LOAD(struct bio, bio, bi_iter.bi_sector);
+  return sector - o->sector < o->bytes / 512 ? o : 0;
 }
 
 __noinline int adopt_from(u32 level, u64 bio, u64 above) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
-  struct fb_origin* o = s && above ? bio_find(above) : 0;
+  struct fb_origin* o = s ? on_its_way(above) : 0;
   if (s && above && !o) {
     /* The front part of a bio, which leads to the whole. */
     above = (u64)LOAD(struct bio, above, bi_private);
-    o = above ? bio_find(above) : 0;
+    o = on_its_way(above);
   }
-  if (!o || !(o->flags & FB_ORIGIN_STACKED)) return 0;
+  if (!o) return 0;
   u32 opf = LOAD(struct bio, bio, bi_opf);
   if ((o->opf ^ opf) & REQ_OP_MASK) return 0;
   if (LOAD(struct bio, bio, bi_iter.bi_size) > o->bytes) return 0;
@@ -268,11 +277,10 @@ __noinline int adopt_from(u32 level, u64 bio, u64 above) {
 
 /* A bio that nobody has told of comes to a disk on which something stands. */
 static __always_inline int adopt_bio(u32 level, u64 bio) {
-  u64 record = (u64)LOAD(struct bio, bio, bi_private);
-  if (adopt_from(level, bio, bio_above_record(record))) return 1;
+  if (adopt_from(level, bio, bio_above_clone(bio))) return 1;
   /* dm-crypt has a record of its own, whose second word is the bio of device mapper. */
-  u64 base = load_word(record + 8);
-  return adopt_from(level, bio, bio_above_record((u64)LOAD(struct bio, base, bi_private)));
+  u64 record = (u64)LOAD(struct bio, bio, bi_private);
+  return adopt_from(level, bio, bio_above_clone(load_word(record + 8)));
 }
 
 /* Those who are known to have caused a write take part in what the driver writes besides. */
