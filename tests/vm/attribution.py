@@ -6,7 +6,11 @@
     tests/vm/attribution.py test-results/vm/*.json >docs/attribution.md
 
 It takes no run in which a case failed. Several files of one kernel are put together, the later
-ones over the earlier.
+ones over the earlier. With --onto docs/attribution.md as the first two arguments the lines and
+cells of an earlier table stay where the files say nothing, if they are of the same kernels:
+
+    ./run-tests vm --scenario '*_dm_*' && cp docs/attribution.md /tmp
+    tests/vm/attribution.py --onto /tmp/attribution.md test-results/vm/*.json >docs/attribution.md
 """
 
 import json
@@ -77,7 +81,19 @@ def merged(records):
     return list(kernels.values())
 
 
-def document(records):
+def cells_of(text):
+    """{(path, filesystem): {release: cell}} of a table made here."""
+    found, releases = {}, []
+    for line in text.split("\n## ")[0].splitlines():
+        cells = [part.strip() for part in line.strip("|").split(" | ")]
+        if line.startswith("| path |"):
+            releases = cells[2:]
+        elif line.startswith("| "):
+            found[cells[0], cells[1]] = dict(zip(releases, cells[2:]))
+    return found
+
+
+def document(records, old=None):
     records = sorted(merged(records), key=lambda r: [int(part) for part in r["kernel"].split(".")])
     paths = {}  # path -> filesystem -> kernel -> case
     for record in records:
@@ -86,13 +102,18 @@ def document(records):
             if where:
                 by_filesystem = paths.setdefault(where[0], {})
                 by_filesystem.setdefault(where[1], {})[record["kernel"]] = case
+    old = old or {}
+    for path, filesystem in old:
+        paths.setdefault(path, {}).setdefault(filesystem, {})
     lines = [HEAD]
     lines.append("| path | filesystem | " + " | ".join(r["release"] for r in records) + " |")
     lines.append("|---|---|" + "---|" * len(records))
     for path in sorted(paths):
         for filesystem in sorted(paths[path]):
             cases = paths[path][filesystem]
-            cells = [cell(cases.get(record["kernel"])) for record in records]
+            before = old.get((path, filesystem), {})
+            cells = [cell(cases[record["kernel"]]) if record["kernel"] in cases
+                     else before.get(record["release"], cell(None)) for record in records]
             lines.append(f"| {path} | {filesystem} | " + " | ".join(cells) + " |")
     left_out = [(r["release"], name, why) for r in records
                 for name, why in scenarios.LEFT_OUT.get(r["kernel"], {}).items()]
@@ -110,8 +131,9 @@ def document(records):
     return "\n".join(lines) + "\n"
 
 
-def problems(text, names):
-    """Why `text` cannot have come from here, for a suite of the cases `names`; [] if it can."""
+def problems(text, names, more=()):
+    """Why `text` cannot have come from here, for a suite of the cases `names`, and of `more` that run
+    when asked for; [] if it can."""
     found = []
     if not text.startswith(HEAD):
         found.append("its head is not the generator's")
@@ -124,12 +146,17 @@ def problems(text, names):
         if len(cells) < 3 or not all(CELL.match(part) for part in cells[2:]):
             found.append(f"not a line of the generator: {line}")
     found += [f"{name} is missing" for name in sorted(set(names) - listed)]
-    found += [f"{name} is no case of the suite" for name in sorted(listed - set(names))]
+    found += [f"{name} is no case of the suite"
+              for name in sorted(listed - set(names) - set(more))]
     return found
 
 
 def main(files):
-    records = []
+    records, old = [], {}
+    if files[:1] == ["--onto"]:
+        with open(files[1], encoding="utf-8") as file:
+            old = cells_of(file.read())
+        files = files[2:]
     for path in files:
         with open(path, encoding="utf-8") as file:
             records.append(json.load(file))
@@ -137,7 +164,7 @@ def main(files):
               if case["outcome"] == "failed"]
     if failed or not records:
         sys.exit("no table: failed were " + ", ".join(failed or ["all (no results)"]))
-    sys.stdout.write(document(records))
+    sys.stdout.write(document(records, old))
 
 
 if __name__ == "__main__":

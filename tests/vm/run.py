@@ -58,6 +58,10 @@ def arguments():
     parser.add_argument("--writer", type=pathlib.Path, default=BIN / "tests/groundtruth/writer")
     parser.add_argument("--errors", type=pathlib.Path,
                         default=BIN / "tests/groundtruth/errors_test")
+    parser.add_argument("--layers", type=pathlib.Path,
+                        default=BIN / "tests/groundtruth/layers_test")
+    parser.add_argument("--cgroup", type=pathlib.Path,
+                        default=BIN / "tests/groundtruth/cgroup_test")
     parser.add_argument("--tagwait", type=pathlib.Path,
                         default=BIN / "tests/tagwait/tagwait_test")
     parser.add_argument("--cache", type=pathlib.Path,
@@ -114,6 +118,11 @@ def root_filesystem(options, kernel, steps):
     files.program("/vm/bin/groundtruth_test", options.groundtruth)
     files.program("/vm/bin/writer", options.writer)
     files.program("/vm/bin/errors_test", options.errors)
+    files.program("/vm/bin/layers_test", options.layers)
+    files.program("/vm/bin/cgroup_test", options.cgroup)
+    for tool in {tool for group in scenarios.GROUPS for tool in group.tools}:
+        if find_program(tool):
+            files.program(f"/vm/bin/{tool}", find_program(tool))
     for program in options.extra:
         files.program(f"/vm/bin/{program.name}", program)
     for name in MKFS:

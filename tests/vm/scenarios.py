@@ -10,6 +10,8 @@ SCENARIOS = [
     "ext4_read", "ext4_nojournal_write_syncfs", "ext4_datajournal_write_syncfs",
     "xfs_write_syncfs", "xfs_small_files", "btrfs_write_syncfs", "btrfs_pwrite_fsync",
 ]
+# Stacked devices: of each driver the cheapest.
+STACKS = ["ext4_dm_linear", "ext4_dm_crypt", "ext4_md_raid1"]
 # What a kernel cannot give, and why: series -> name -> reason.
 LEFT_OUT = {
     "7": {"ext4_laptop": "it ignores vm.laptop_mode", "xfs_laptop": "it ignores vm.laptop_mode"},
@@ -31,10 +33,11 @@ class Group:
     command: str  # {filter} is what of it to run
     cases: list  # on every kernel that does not leave them out
     more_filter: str = ""  # on the kernels in ALL_PATHS
-    some: dict = dataclasses.field(default_factory=dict)  # of it on others
+    some: dict = dataclasses.field(default_factory=dict)  # of it on others, or on these
     modules: tuple = ()  # that it needs beside those of kernels.py, in order of loading
     on_demand: tuple = ()  # modules that its command loads by itself
     prefix: str = "*/"  # of a case, in the names of its program
+    tools: tuple = ()  # programs of this machine that it uses, if there are any
 
     def filter_for(self, kernel, patterns=(), all_paths=False):
         """What to run of it, for gtest: what is asked for by name, or what there is on this kernel; "" if
@@ -42,7 +45,7 @@ class Group:
         wanted = [self.prefix + pattern for pattern in patterns]
         if not wanted:
             wanted = [self.prefix + name for name in self.cases]
-            if self.more_filter and (all_paths or kernel in ALL_PATHS):
+            if self.more_filter and (all_paths or kernel in ALL_PATHS and kernel not in self.some):
                 wanted.append(self.more_filter)
             else:
                 wanted += [f"{self.more_filter}/{name}" for name in self.some.get(kernel, [])]
@@ -67,4 +70,8 @@ GROUPS = [
           "trap 'rmmod scsi_debug' EXIT; insmod /vm/modules/scsi_debug.ko && "
           "errors_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
           [], "ErrorsTest.scsi_*", modules=("sd_mod",), on_demand=("scsi_debug",), prefix="*."),
+    Group("layers", "layers_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          [], "All/*", {"6.1": STACKS, "7": STACKS}, tools=("dmsetup", "mdadm", "lvm")),
+    Group("cgroup", "cgroup_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          [], "All/*", {"6.1": []}),
 ]
