@@ -13,6 +13,7 @@
 // 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
 #include "bpf/layer.bpf.h"
 #include "bpf/loop.bpf.h"
+#include "bpf/sample.bpf.h"
 #include "bpf/task.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -31,10 +32,6 @@ enum hook {
 
 static __always_inline u32 current_tid(void) { return (u32)bpf_get_current_pid_tgid(); }
 static __always_inline u32 tid_of(struct task_struct* self) { return TASK_READ(self, pid); }
-
-static __always_inline u32 disk_number(struct gendisk* disk) {
-  return ((u32)disk->major << 20) | (u32)disk->first_minor;
-}
 
 /* --- Dirty pages --- */
 
@@ -637,12 +634,6 @@ int sched_process_exit(u64* ctx) {
 
 /* --- IOs --- */
 
-static __always_inline struct gendisk* bio_disk(struct bio* bio) {
-  struct bio___disk* old = (void*)bio;
-  if (bpf_core_field_exists(old->bi_disk)) return old->bi_disk;
-  return bio->bi_bdev->bd_disk;
-}
-
 /*
  * Before 5.11 a bio on its way no longer tells which partition it was sent to, but the disk knows
  * them: into origin.part and walk.part.
@@ -687,6 +678,7 @@ static __noinline int note_place(struct scratch* s, const struct fb_device* devi
              : device->flags & FB_DEVICE_LOOP ? FB_ORIGIN_NOTED
                                               : 0;
   u32 top = o->top;
+  if (!top && may_skip(bio, device)) o->flags |= sample_weight() << FB_ORIGIN_WEIGHT_SHIFT;
   if (device->upper && !top && (o->op == FB_OP_FLUSH || (s->actor.key.flags & FB_ACTOR_KTHREAD)))
     top = device->upper;
   o->top = top;
@@ -700,7 +692,9 @@ static __noinline u32 btrfs_on(u32 part) {
   return fs ? *fs : 0;
 }
 
-static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
+/* `place`: where in the hook's context the address of the bio stands. */
+static __always_inline int on_bio_queue(void* ctx, struct bio* bio, const u64* place) {
+  if (config.sample_ns && skip_bio(bio, place)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
   u64 key = plain_address(s, bio);
@@ -739,7 +733,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
   o->shares = 0;
   o->reason = 0;
   note_place(s, device, bio);
-  bool own = config.bio_pinned && (bio->bi_flags & config.bio_pinned);
+  bool own = is_direct(bio);
   if (own || o->op == FB_OP_FLUSH || o->op == FB_OP_OTHER) {
     /* Direct IO and flushes blame the issuer, and that is the truth. */
     if (own && live.btrfs && o->op == FB_OP_WRITE) {
@@ -803,9 +797,9 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio) {
 }
 
 SEC("tp_btf/block_bio_queue")
-int block_bio_queue(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[0]); }
+int block_bio_queue(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[0], &ctx[0]); }
 SEC("tp_btf/block_bio_queue")
-int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1]); }
+int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1], &ctx[1]); }
 
 /*
  * While a task is preempted in a program, the kernel skips that program for all others on the same
@@ -816,6 +810,8 @@ static __noinline int just_queued(u64* ctx) {
   struct bio* bio = (struct bio*)ctx[0];
   u64 key = 0;
   bpf_probe_read_kernel(&key, sizeof(key), ctx);
+  struct sampler* my = sampler();
+  if (config.sample_ns && my && my->skipped == key) return 1;
   const struct fb_origin* o = bio_find(key);
   return o && !o->issue_ns && !(o->flags & FB_ORIGIN_LINKED) &&
          o->sector == bio->bi_iter.bi_sector && o->bytes == bio->bi_iter.bi_size &&
@@ -824,7 +820,7 @@ static __noinline int just_queued(u64* ctx) {
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue_again(u64* ctx) {
   if (just_queued(ctx)) return 0;
-  return on_bio_queue(ctx, (struct bio*)ctx[0]);
+  return on_bio_queue(ctx, (struct bio*)ctx[0], &ctx[0]);
 }
 
 /* The front of a bio became a bio of its own; its parent keeps the rest. */
@@ -941,10 +937,6 @@ int block_rq_requeue(u64* ctx) { return on_requeue((struct request*)ctx[0]); }
 SEC("tp_btf/block_rq_requeue")
 int block_rq_requeue_q(u64* ctx) { return on_requeue((struct request*)ctx[1]); }
 
-#define COMPLETE_FIRST 1u /* the request ends with this piece: count the IO here */
-#define COMPLETE_ALL 2u   /* the bio ends with this piece */
-#define COMPLETE_TRACE 4u
-
 static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* end, u64 now,
                                u64 bytes_merged) {
   struct fb_trace* record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
@@ -986,7 +978,7 @@ static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* e
 }
 
 /* `bytes` of a bio are done. Returns 0 if nothing is known of the bio. */
-__noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
+__noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   u32 bytes = (u32)sizes;
   u32 request_bytes = sizes >> 32;
   struct fb_origin* o = bio_find(bio);
@@ -1002,6 +994,8 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
     rescale(o, done);
   }
   struct fb_end end = {.error = error, .ios = flags & COMPLETE_FIRST};
+  u32 origin_flags = o->flags;
+  u64 now = end.ios || (origin_flags & FB_ORIGIN_DOUBLE) ? bpf_ktime_get_boot_ns() : 0;
   if (end.ios) {
     u64 issued = o->issue_ns ? o->issue_ns : o->queue_ns;
     end.wait_ns = issued - o->queue_ns;
@@ -1010,7 +1004,6 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error, u64 now) {
       trace_io(o, &end, now, (u64)request_bytes | ((u64)(flags >> 16) << 32));
   }
   charge_origin(o, &end, bio, true);
-  u32 origin_flags = o->flags;
   bio_remove(bio);
   if (origin_flags & FB_ORIGIN_DOUBLE) complete_stacked(bio + 1, error, now);
   return 1;
@@ -1029,7 +1022,6 @@ static __noinline int pass_on(u64 from, u64 to) {
 
 static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes) {
   if (!rq->part) return 0; /* the kernel does not count it either */
-  u64 now = bpf_ktime_get_boot_ns();
   struct bio* bio = rq->bio;
   /* The same address as a number, for global functions. */
   u64 plain = (u64)LOAD(struct request, rq, bio);
@@ -1060,7 +1052,9 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     u32 part = size < left ? size : left;
     u32 mode = flags;
     if (part == size) mode |= COMPLETE_ALL;
-    if (!complete_bio(plain, whole | part, mode, error, now)) lost_bytes += part;
+    if (!complete_bio(plain, whole | part, mode, error) &&
+        !complete_skipped(plain, part, mode, error))
+      lost_bytes += part;
     left -= part;
     if (!left) break;
     flags = 0;
@@ -1077,7 +1071,7 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     u32 dev = disk ? disk_number(disk) : 0;
     if (!device_of(dev)) return 0; /* not watched */
     count(cut && bio ? FB_COUNTER_chain_cut : FB_COUNTER_bio_unknown);
-    count_lost(dev, operation_of(rq->cmd_flags, bytes), lost_bytes, 0);
+    count_lost(dev, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0);
   }
   return 0;
 }

@@ -207,6 +207,8 @@ struct fb_journal {
 #define FB_ORIGIN_DOUBLE 8u
 #define FB_ORIGIN_BELOW 16u /* `top` holds */
 #define FB_ORIGIN_NOTED 32u /* of a loop device: found by its sectors like those of STACKED ones */
+/* From here on: logarithm of how many IOs a sampled one stands for. */
+#define FB_ORIGIN_WEIGHT_SHIFT 8
 
 struct fb_share {
   fb_u32 act; /* 0 = the issuer (confidence issuer) or nobody (lost) */
@@ -271,11 +273,13 @@ struct fb_row_key {
   fb_u32 dev;
   fb_u32 file;
   fb_u8 op;
-  fb_u8 confidence;
+  fb_u8 confidence; /* low bits; from FB_WEIGHT_SHIFT on the logarithm of the IOs that one stands for */
   fb_u8 reason;
   fb_u8 part;
   fb_u32 top; /* as in fb_origin */
 };
+#define FB_WEIGHT_SHIFT 4
+#define FB_CONFIDENCE_MASK 15u
 
 struct fb_row {
   fb_u64 ios;
@@ -306,6 +310,13 @@ struct fb_hot_row {
 #define FB_DEVICE_PLACES 4096
 #define FB_DEVICE_PROBES 8
 struct fb_lost {
+  fb_u64 ios;
+  fb_u64 bytes;
+};
+
+/* Per CPU, device and direction, since the tracer started: IOs that were not looked at. Place: index
+ * of the device * 2, + 1 for writes. */
+struct fb_skipped {
   fb_u64 ios;
   fb_u64 bytes;
 };
@@ -451,6 +462,7 @@ struct fb_config {
     fb_u32 xfs_trans_flags;
     fb_u32 reserved;
   } record;
+  fb_u32 sample_ns; /* a CPU skips IOs that come closer than this, on average; 0 = never */
   /* Function that ends a bio of encrypted copies; 0 = none. */
   fb_u64 encrypt_end;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
@@ -474,6 +486,7 @@ struct fb_live {
   fb_u32 sees_commits; /* records of jbd2's commits are read */
   fb_u32 loops; /* there are files in loop_files */
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
+  fb_u32 skipped; /* last window in which IOs were skipped, 0 = never; set by the programs */
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

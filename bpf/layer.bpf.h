@@ -17,6 +17,16 @@
 /* An entry older than this many seconds belongs to bios whose end was not seen. */
 #define RANGE_STALE_SECONDS 60
 
+static __always_inline u32 disk_number(const struct gendisk* disk) {
+  return ((u32)disk->major << 20) | (u32)disk->first_minor;
+}
+
+static __always_inline struct gendisk* bio_disk(const struct bio* bio) {
+  const struct bio___disk* old = (const void*)bio;
+  if (bpf_core_field_exists(old->bi_disk)) return old->bi_disk;
+  return bio->bi_bdev->bd_disk;
+}
+
 static __always_inline u32 disk_of_plain_bio(u64 bio) {
   struct bio___disk* old = 0;
   u64 disk;

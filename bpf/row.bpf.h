@@ -9,6 +9,11 @@
 #include "bpf/bio_table.bpf.h"
 #include "bpf/histogram.bpf.h"
 
+/* Of a piece of a request that is done. */
+#define COMPLETE_FIRST 1u /* the request ends with this piece: count the IO here */
+#define COMPLETE_ALL 2u   /* the bio ends with this piece */
+#define COMPLETE_TRACE 4u
+
 static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
   const struct fb_device* device = device_of(dev);
   if (!device) return;
@@ -73,6 +78,11 @@ static __always_inline struct fb_row* hot_row_get(const struct fb_row_key* key) 
   } while (0)
 #define ADD_ALONE(place, amount) ((place) += (amount))
 
+/* Logarithm of how many IOs this one stands for: see sample.bpf.h. */
+static __always_inline u8 weight_of(const struct fb_origin* o) {
+  return o->flags >> FB_ORIGIN_WEIGHT_SHIFT;
+}
+
 /*
  * Charges share `i`; with_io: the IO itself is its too. Hooks that may be interrupted by the end of
  * another IO must not be `alone`.
@@ -86,7 +96,7 @@ static __always_inline int charge_share(const struct fb_origin* o, const struct 
                            .dev = o->dev,
                            .file = o->file,
                            .op = o->op,
-                           .confidence = share->confidence,
+                           .confidence = share->confidence | weight_of(o) << FB_WEIGHT_SHIFT,
                            .reason = o->reason,
                            .part = o->part,
                            .top = o->flags & FB_ORIGIN_BELOW ? o->top : 0};

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/json.h"
 
+#include <optional>
+
 #include "absl/strings/escaping.h"
 #include "absl/time/time.h"
 #include "cli/histogram_proto.h"
 #include "cli/names.h"
+#include "cli/sampling_error.h"
 #include "common/histogram.h"
 
 namespace fleetblame::cli {
@@ -142,6 +145,9 @@ Json MetricsJson(const v1::Metrics& m) {
   json["errors"] = m.errors();
   json["requeues"] = m.requeues();
   json["hosts"] = m.hosts() == 0 ? Json() : Json(m.hosts());
+  json["estimated_ios"] = m.estimated_ios();
+  const std::optional<double> error = RelativeError95(m);
+  json["error_95"] = error.has_value() ? Json(*error) : Json();
   json["wait_histogram"] = HistogramJson(m.wait());
   json["io_histogram"] = HistogramJson(m.io());
   return json;

@@ -23,6 +23,7 @@ constexpr Word<v1::Confidence> kConfidences[] = {
     {"exact", v1::CONFIDENCE_EXACT},     {"inode", v1::CONFIDENCE_INODE},
     {"journal", v1::CONFIDENCE_JOURNAL}, {"cgroup", v1::CONFIDENCE_CGROUP},
     {"issuer", v1::CONFIDENCE_ISSUER},   {"lost", v1::CONFIDENCE_LOST},
+    {"estimated", v1::CONFIDENCE_ESTIMATED},
 };
 constexpr Word<v1::Dimension> kDimensions[] = {
     {"host", v1::DIMENSION_HOST},

@@ -7,6 +7,7 @@
 #include "cli/bars.h"
 #include "cli/histogram_proto.h"
 #include "cli/names.h"
+#include "cli/sampling_error.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "common/absl_view.h"
@@ -40,6 +41,7 @@ struct Shown {
   bool written = false;
   bool other = false;  // bytes that are neither
   bool errors = false;
+  bool estimated = false;
 };
 
 Shown Look(const google::protobuf::RepeatedPtrField<v1::TopResponse::Row>& rows) {
@@ -50,6 +52,7 @@ Shown Look(const google::protobuf::RepeatedPtrField<v1::TopResponse::Row>& rows)
     shown.written |= m.written_bytes() > 0;
     shown.other |= m.bytes() > m.read_bytes() + m.written_bytes();
     shown.errors |= m.errors() > 0 || m.requeues() > 0;
+    shown.estimated |= m.estimated_ios() > 0;
   }
   if (!shown.read && !shown.other) shown.written = true;
   return shown;
@@ -62,6 +65,7 @@ std::vector<Table::Column> Columns(const std::vector<v1::Dimension>& by, const S
   if (shown.read) columns.push_back({.title = "READ"});
   if (shown.other) columns.push_back({.title = "BYTES"});
   columns.push_back({.title = "IOS"});
+  if (shown.estimated) columns.push_back({.title = "±95%"});
   columns.push_back({.title = "WAIT p50", .dispensable = 3});
   columns.push_back({.title = "p90", .dispensable = 7});
   columns.push_back({.title = "p99", .dispensable = 2});
@@ -122,6 +126,7 @@ void PrintRowsTable(const std::vector<v1::Dimension>& by,
     if (shown.read) cells.push_back(HumanBytes(static_cast<double>(m.read_bytes())));
     if (shown.other) cells.push_back(HumanBytes(static_cast<double>(m.bytes())));
     cells.push_back(HumanCount(m.ios()));
+    if (shown.estimated) cells.push_back(ErrorText(m));
     for (const v1::Histogram* histogram : {&m.wait(), &m.io()}) {
       for (double q : {0.5, 0.9, 0.99}) cells.push_back(Quantile(*histogram, q));
     }
@@ -144,7 +149,7 @@ void PrintRowsCsv(const std::vector<v1::Dimension>& by,
   for (v1::Dimension dimension : by) header.emplace_back(DimensionName(dimension));
   for (const char* name : {"bytes", "read_bytes", "written_bytes", "ios", "wait_ns", "wait_p50_ns",
                            "wait_p90_ns", "wait_p99_ns", "io_ns", "io_p50_ns", "io_p90_ns",
-                           "io_p99_ns", "errors", "requeues", "hosts"}) {
+                           "io_p99_ns", "errors", "requeues", "hosts", "estimated_ios"}) {
     header.emplace_back(name);
   }
   WriteCsvRecord(header, out);
@@ -169,6 +174,7 @@ void PrintRowsCsv(const std::vector<v1::Dimension>& by,
     add(m.errors());
     add(m.requeues());
     fields.push_back(m.hosts() == 0 ? "" : absl::StrCat(m.hosts()));
+    add(m.estimated_ios());
     WriteCsvRecord(fields, out);
   }
 }

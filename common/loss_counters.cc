@@ -36,6 +36,7 @@ constexpr Known kKnown[] = {
     {"nested", LossMeaning::kBytes},
     {"files_capped", LossMeaning::kNote},
     {"hooks_missed", LossMeaning::kBytes},
+    {"ios_estimated", LossMeaning::kNote},
     // ---- tag waits: nothing of these concerns bytes
     {"tagwait_unknown", LossMeaning::kNote},
     {"tagwait_waits_nomem", LossMeaning::kNote},

@@ -14,6 +14,7 @@ void Sums::Merge(const Sums& other) {
   io_ns += other.io_ns;
   errors += other.errors;
   requeues += other.requeues;
+  estimated_ios += other.estimated_ios;
 }
 
 void Sums::Store(v1::Metrics* out) const {
@@ -25,6 +26,7 @@ void Sums::Store(v1::Metrics* out) const {
   out->set_io_ns(io_ns);
   out->set_errors(errors);
   out->set_requeues(requeues);
+  out->set_estimated_ios(estimated_ios);
 }
 
 uint64_t Sums::Value(v1::OrderBy order) const {

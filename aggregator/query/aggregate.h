@@ -24,6 +24,7 @@ struct Sums {
   uint64_t io_ns = 0;
   uint64_t errors = 0;
   uint64_t requeues = 0;
+  uint64_t estimated_ios = 0;
 
   void Add(const BlockRow& row) {
     ios += row.ios;
@@ -34,6 +35,7 @@ struct Sums {
     io_ns += row.io_ns;
     errors += row.errors;
     requeues += row.requeues;
+    if (row.confidence == v1::CONFIDENCE_ESTIMATED) estimated_ios += row.ios;
   }
   void Merge(const Sums& other);
   void Store(v1::Metrics* out) const;

@@ -112,6 +112,12 @@ void AddFlags(CLI::App& app, RawFlags& raw, AgentConfig& config) {
   app.add_option("--replay-module", raw.replay_modules,
                  "REGEX=MODULE: symbols that match are in MODULE; may be repeated")
       ->group("Tracing");
+  app.add_option("--sample-above", config.sample_above,
+                 "Direct IOs and reads that each CPU may start in a second before only one in so "
+                 "many is looked at and the rest is estimated; 0 = look at each one")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000))
+      ->group("Tracing");
   app.add_option("--tag-waits", config.tag_waits,
                  "Also watch who sleeps for tags of a disk's queue, and which disks hold them")
       ->capture_default_str()

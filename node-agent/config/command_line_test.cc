@@ -36,6 +36,8 @@ std::string WriteConfig(const std::string& text) {
 
 TEST(CommandLineTest, WhatCostsEveryContextSwitchIsAskedFor) {
   EXPECT_FALSE(Parse({"--aggregator", "a:1"}).infer_tag_waits);
+  EXPECT_EQ(Parse({"--aggregator", "a:1"}).sample_above, 10000u);
+  EXPECT_EQ(Parse({"--aggregator", "a:1", "--sample-above", "0"}).sample_above, 0u);
   EXPECT_TRUE(Parse({"--aggregator", "a:1", "--infer-tag-waits=true"}).infer_tag_waits);
 }
 

@@ -60,6 +60,7 @@ struct AgentConfig {
   absl::Duration window = absl::Seconds(10);
   TracerKind tracer = TracerKind::kBpf;
   ReplayConfig replay;
+  uint32_t sample_above = 10000;  // IOs per second and CPU; 0 = never
   bool tag_waits = true;
   bool infer_tag_waits = false;
   std::string record;

@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Tracer>> CreateBpf(const AgentConfig& config) {
   options.max_bios = limits.max_bios;
   options.ttl = limits.ttl;
   options.devices.patterns = config.devices;
+  options.sample_above = config.sample_above;
   options.tag_waits = config.tag_waits;
   options.infer_tag_waits = config.infer_tag_waits;
   return CreateBpfTracer(options);

@@ -62,6 +62,7 @@ enum class Confidence : uint8_t {
   kCgroup = 4,
   kIssuer = 5,
   kLost = 6,
+  kEstimated = 7,
 };
 
 // dev_t of a block device or filesystem.

@@ -105,7 +105,7 @@ void ContractChecker::CheckKey(const agent::RowKey& k) {
   if (k.operation == Operation::kUnspecified || k.operation > Operation::kOther) {
     Violation(absl::StrCat(Text(k), " has no operation"));
   }
-  if (k.confidence == Confidence::kUnspecified || k.confidence > Confidence::kLost) {
+  if (k.confidence == Confidence::kUnspecified || k.confidence > Confidence::kEstimated) {
     Violation(absl::StrCat(Text(k), " has no confidence"));
   }
   if (k.reason >= info_.reasons.size()) Violation(absl::StrCat(Text(k), ": unknown reason"));
@@ -235,7 +235,7 @@ void ContractChecker::Check(const agent::TraceRecord& r) {
   if (r.operation == Operation::kUnspecified || r.operation > Operation::kOther) {
     Violation(name + " has no operation");
   }
-  if (r.confidence == Confidence::kUnspecified || r.confidence > Confidence::kLost) {
+  if (r.confidence == Confidence::kUnspecified || r.confidence > Confidence::kEstimated) {
     Violation(name + " has no confidence");
   }
   if (r.reason >= info_.reasons.size()) Violation(name + " has an unknown reason");

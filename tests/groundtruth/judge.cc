@@ -226,6 +226,8 @@ const char* ConfidenceName(Confidence confidence) {
       return "issuer";
     case Confidence::kLost:
       return "lost";
+    case Confidence::kEstimated:
+      return "estimated";
     default:
       return "unspecified";
   }

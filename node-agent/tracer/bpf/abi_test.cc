@@ -30,6 +30,8 @@ static_assert(FB_CONF_JOURNAL == static_cast<int>(Confidence::kJournal));
 static_assert(FB_CONF_CGROUP == static_cast<int>(Confidence::kCgroup));
 static_assert(FB_CONF_ISSUER == static_cast<int>(Confidence::kIssuer));
 static_assert(FB_CONF_LOST == static_cast<int>(Confidence::kLost));
+// Weights of samples stand above it.
+static_assert(FB_CONF_LOST <= FB_CONFIDENCE_MASK && FB_CONFIDENCE_MASK < 1 << FB_WEIGHT_SHIFT);
 static_assert(FB_STACK_NONE == kNoStack && FB_STACK_LOST == kLostStack);
 // Keys are compared byte by byte: no padding.
 static_assert(sizeof(fb_row_key) == 32);

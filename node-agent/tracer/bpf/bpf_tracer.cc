@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -36,6 +37,7 @@
 #include "node-agent/tracer/bpf/map_io.h"
 #include "node-agent/tracer/bpf/privileges.h"
 #include "node-agent/tracer/bpf/rwbs.h"
+#include "node-agent/tracer/bpf/skipped_ios.h"
 #include "node-agent/tracer/tagwait/tag_wait_tracer.h"
 
 namespace fleetblame::agent {
@@ -44,6 +46,7 @@ namespace {
 constexpr uint32_t kRowBatch = 64;
 constexpr uint32_t kSweepBatch = 512;
 constexpr size_t kSweepStep = 16384;
+constexpr uint32_t kMostSampledIos = 1'000'000;
 constexpr uint64_t kLongestSoftirqNs = 100'000'000;
 constexpr absl::Duration kTracePause = absl::Milliseconds(10);
 
@@ -108,10 +111,17 @@ struct WatchedDisk {
   fb_device entry{};   // as the programs know it
   uint32_t index = 0;  // into the kernel's lost table
   DiskStat seen;       // at the end of the last window
-  // What the kernel counted more than we did since the disk is watched. Under load some IO is
-  // always between the two countings.
-  int64_t deficit_bytes = 0;
+  // What the kernel counted more than we did since the disk is watched: reads, writes, discards.
+  // Under load some IO is always between the two countings.
+  std::array<int64_t, 3> deficit_bytes{};
+
+  int64_t Deficit() const { return deficit_bytes[0] + deficit_bytes[1] + deficit_bytes[2]; }
 };
+
+size_t DeficitIndex(Operation direction) {
+  return static_cast<size_t>(direction) - static_cast<size_t>(Operation::kRead);
+}
+static_assert(Operation::kDiscard == Operation(static_cast<int>(Operation::kRead) + 2));
 
 class BpfTracer final : public Tracer {
  public:
@@ -122,7 +132,8 @@ class BpfTracer final : public Tracer {
         skeleton_(programs_->skeleton()),
         cgroups_(std::move(cgroups)),
         counters_seen_(FB_COUNTER_COUNT, 0),
-        lost_seen_(FB_MAX_DEVICES * FB_OP_COUNT) {}
+        lost_seen_(FB_MAX_DEVICES * FB_OP_COUNT),
+        skipped_seen_(FB_MAX_DEVICES * 2) {}
 
   ~BpfTracer() override {
     if (ring_ != nullptr) ring_buffer__free(ring_);
@@ -154,13 +165,15 @@ class BpfTracer final : public Tracer {
   absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
   std::vector<fb_lost> ReadLost();
   absl::Status DrainRows(uint32_t table, Snapshot* snapshot);
+  void TakeSkipped(Snapshot* snapshot, std::vector<Row>* rows);
   void DrainHotRows(uint32_t table, std::vector<Row>* rows);
   void TakeRow(const fb_row_key& key, const fb_row& row, std::vector<Row>* rows);
-  static void AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_t ios,
-                      Snapshot* snapshot);
+  static void AddLost(DeviceNumber device, uint8_t op, const fb_lost& lost, Snapshot* snapshot);
+  fb_skipped ReadSkipped(uint32_t cell) const;
   void AddLostRows(Snapshot* snapshot);
   void AddMissedEnd(const fb_origin& origin, Snapshot* snapshot);
-  int64_t AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot);
+  void AddMissedEnds(DeviceNumber device, WatchedDisk* disk, Snapshot* snapshot);
+  void AddMissedEndsOfSkipped(DeviceNumber device, WatchedDisk* disk, Snapshot* snapshot);
   void AddBooks(Snapshot* snapshot);
   void AddCounters(Snapshot* snapshot);
   void StartTagWaits(const KernelBtf& kernel);
@@ -204,6 +217,12 @@ class BpfTracer final : public Tracer {
 
   std::vector<uint64_t> counters_seen_;
   std::vector<fb_lost> lost_seen_;
+  std::vector<fb_skipped> skipped_seen_;
+  // Sampled IOs of this window, and of the last one of each disk and direction in which there were
+  // any, with its end.
+  std::map<std::pair<DeviceNumber, Operation>, std::vector<Sample>> samples_;
+  std::map<std::pair<DeviceNumber, Operation>, std::pair<uint64_t, std::vector<Sample>>>
+      last_samples_;
   uint64_t missed_seen_ = 0;
   uint64_t expired_bios_ = 0;
   uint64_t missed_ends_ = 0;
@@ -509,7 +528,7 @@ Row BpfTracer::MakeRow(const fb_row_key& key, const fb_row& row) {
   result.key.top = FromKernelDevice(key.top);
   result.key.file = key.file;
   result.key.operation = static_cast<Operation>(key.op);
-  result.key.confidence = static_cast<Confidence>(key.confidence);
+  result.key.confidence = static_cast<Confidence>(key.confidence & FB_CONFIDENCE_MASK);
   result.key.reason = key.reason < info_.reasons.size() ? key.reason : 0;
   result.values.ios = row.ios;
   result.values.bytes = row.bytes;
@@ -528,6 +547,52 @@ void BpfTracer::TakeRow(const fb_row_key& key, const fb_row& row, std::vector<Ro
   if (!watched_.contains(FromKernelDevice(key.dev))) return;
   NameIds(key);
   rows->push_back(MakeRow(key, row));
+  if (uint8_t weight = key.confidence >> FB_WEIGHT_SHIFT; weight != 0) {
+    const RowKey& sampled = rows->back().key;
+    samples_[{sampled.device, sampled.operation}].push_back({rows->back(), uint64_t{1} << weight});
+  }
+}
+
+fb_skipped BpfTracer::ReadSkipped(uint32_t cell) const {
+  std::vector<fb_skipped> values(std::max(1, libbpf_num_possible_cpus()));
+  fb_skipped sum{};
+  if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.skipped), &cell, values.data()) != 0)
+    return sum;
+  for (const fb_skipped& value : values) {
+    sum.ios += value.ios;
+    sum.bytes += value.bytes;
+  }
+  return sum;
+}
+
+// Charges the IOs that were not looked at.
+void BpfTracer::TakeSkipped(Snapshot* snapshot, std::vector<Row>* rows) {
+  if (skeleton_->rodata->config.sample_ns == 0) return;
+  for (const auto& [number, disk] : watched_) {
+    for (Operation op : {Operation::kRead, Operation::kWrite}) {
+      const uint32_t cell = disk.index * 2 + (op == Operation::kWrite ? 1 : 0);
+      const fb_skipped now = ReadSkipped(cell);
+      const fb_skipped seen = std::exchange(skipped_seen_[cell], now);
+      const SkippedIos skipped{.ios = now.ios - seen.ios, .bytes = now.bytes - seen.bytes};
+      // When a burst is over, the next sample may be long in coming.
+      const auto key = std::make_pair(number, op);
+      if (auto fresh = samples_.find(key); fresh != samples_.end())
+        last_samples_[key] = {window_start_ns_, std::move(fresh->second)};
+      if (skipped.bytes == 0 && skipped.ios == 0) continue;
+      snapshot->losses["ios_estimated"] += skipped.ios;
+      std::vector<Row> charged = ChargeSkipped(last_samples_[key].second, skipped);
+      if (charged.empty()) {
+        AddLost(number, static_cast<uint8_t>(op), {.ios = skipped.ios, .bytes = skipped.bytes},
+                snapshot);
+      }
+      std::move(charged.begin(), charged.end(), std::back_inserter(*rows));
+    }
+  }
+  samples_.clear();
+  // Until the ttl is over, ids stand for what they did.
+  const uint64_t kept_ns = absl::ToInt64Nanoseconds(options_.ttl) / 2;
+  std::erase_if(last_samples_,
+                [&](const auto& entry) { return entry.second.first + kept_ns < window_start_ns_; });
 }
 
 // The table is no longer written: its places are free for the window after the next.
@@ -556,6 +621,7 @@ absl::Status BpfTracer::DrainRows(uint32_t table, Snapshot* snapshot) {
       });
   if (!status.ok()) return status;
   DrainHotRows(table, &rows);
+  TakeSkipped(snapshot, &rows);
   for (const fb_row_key& key : seen) bpf_map_delete_elem(fd, &key);
   KeepTopFiles(options_.max_files, &rows);
   std::map<RowKey, size_t> places;
@@ -593,8 +659,7 @@ void BpfTracer::AddRow(const fb_row_key& key, const fb_row& values, Snapshot* sn
 }
 
 // Lost bytes are rows too, so that the rows of a window add up to what its books say.
-void BpfTracer::AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_t ios,
-                        Snapshot* snapshot) {
+void BpfTracer::AddLost(DeviceNumber device, uint8_t op, const fb_lost& lost, Snapshot* snapshot) {
   Row row;
   row.key.device = device;
   row.key.operation = static_cast<Operation>(op);
@@ -605,8 +670,8 @@ void BpfTracer::AddLost(DeviceNumber device, uint8_t op, uint64_t bytes, uint64_
     snapshot->rows.push_back(std::move(row));
     same = snapshot->rows.end() - 1;
   }
-  same->values.bytes += bytes;
-  same->values.ios += ios;
+  same->values.bytes += lost.bytes;
+  same->values.ios += lost.ios;
 }
 
 void BpfTracer::AddLostRows(Snapshot* snapshot) {
@@ -614,10 +679,10 @@ void BpfTracer::AddLostRows(Snapshot* snapshot) {
   for (const auto& [number, disk] : watched_) {
     for (uint32_t op = 0; op < FB_OP_COUNT; ++op) {
       uint32_t cell = disk.index * FB_OP_COUNT + op;
-      uint64_t bytes = now[cell].bytes - lost_seen_[cell].bytes;
-      uint64_t ios = now[cell].ios - lost_seen_[cell].ios;
-      lost_seen_[cell] = now[cell];
-      if (bytes != 0 || ios != 0) AddLost(number, op, bytes, ios, snapshot);
+      const fb_lost seen = std::exchange(lost_seen_[cell], now[cell]);
+      const fb_lost grown = {.ios = now[cell].ios - seen.ios,
+                             .bytes = now[cell].bytes - seen.bytes};
+      if (grown.bytes != 0 || grown.ios != 0) AddLost(number, op, grown, snapshot);
     }
   }
 }
@@ -665,9 +730,9 @@ void BpfTracer::AddMissedEnd(const fb_origin& origin, Snapshot* snapshot) {
 // and the kernel counted it. "Idle" leaves out what the driver has given back and a softirq has not
 // finished yet; so only what is older than any softirq waits, the oldest first, and no more than
 // the kernel counted and we did not.
-int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, Snapshot* snapshot) {
+void BpfTracer::AddMissedEnds(DeviceNumber device, WatchedDisk* disk, Snapshot* snapshot) {
   const uint64_t before = BootNow() - kLongestSoftirqNs;
-  if (!DiskIsIdle(disk.name)) return 0;
+  if (!DiskIsIdle(disk->name)) return;
   const uint32_t dev = KernelDevice(device);
   std::vector<std::pair<uint64_t, uint64_t>> candidates;  // issued, bytes
   RemoveBios(
@@ -680,13 +745,12 @@ int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, S
       [](const fb_origin&) {});
   std::sort(candidates.begin(), candidates.end());
   uint64_t newest = 0;
-  int64_t allowed = disk.deficit_bytes;
+  int64_t allowed = disk->Deficit();
   for (const auto& [issued, bytes] : candidates) {
     allowed -= static_cast<int64_t>(bytes);
     if (allowed < 0) break;
     newest = issued;
   }
-  int64_t found = 0;
   RemoveBios(
       [&](const fb_origin& origin) {
         return origin.dev == dev && origin.issue_ns != 0 && origin.issue_ns <= newest;
@@ -694,17 +758,30 @@ int64_t BpfTracer::AddMissedEnds(DeviceNumber device, const WatchedDisk& disk, S
       [&](const fb_origin& origin) {
         AddMissedEnd(origin, snapshot);
         ++missed_ends_;
-        found += origin.bytes;
+        const Operation direction = DirectionOf(origin.op);
+        if (direction == Operation::kUnspecified) return;
+        disk->deficit_bytes[DeficitIndex(direction)] -= origin.bytes;
       });
-  return found;
+}
+
+// Of an IO that was skipped nothing is in the table. What is missing of a disk that did nothing for
+// a whole window are the bytes of such IOs.
+void BpfTracer::AddMissedEndsOfSkipped(DeviceNumber device, WatchedDisk* disk, Snapshot* snapshot) {
+  if (skeleton_->data->live.skipped == 0 || !DiskIsIdle(disk->name)) return;
+  for (Operation direction : {Operation::kRead, Operation::kWrite}) {
+    int64_t& missing = disk->deficit_bytes[DeficitIndex(direction)];
+    if (missing <= 0) continue;
+    AddLost(device, static_cast<uint8_t>(direction),
+            {.bytes = static_cast<uint64_t>(std::exchange(missing, 0))}, snapshot);
+  }
 }
 
 void BpfTracer::AddBooks(Snapshot* snapshot) {
   std::map<std::pair<DeviceNumber, Operation>, Books> books;
-  std::map<DeviceNumber, int64_t> ours;
+  std::map<std::pair<DeviceNumber, Operation>, int64_t> ours;
   for (const Row& row : snapshot->rows) {
-    if (DirectionOf(static_cast<uint8_t>(row.key.operation)) == Operation::kUnspecified) continue;
-    ours[row.key.device] += row.values.bytes;
+    ours[{row.key.device, DirectionOf(static_cast<uint8_t>(row.key.operation))}] +=
+        row.values.bytes;
   }
   for (auto& [number, disk] : watched_) {
     absl::StatusOr<DiskStat> stat = ReadDiskStat(disk.name);
@@ -713,17 +790,19 @@ void BpfTracer::AddBooks(Snapshot* snapshot) {
       Books& entry = books[{device, direction}];
       entry.kernel_bytes = bytes;
       entry.kernel_ios = ios;
-      return static_cast<int64_t>(bytes);
+      disk.deficit_bytes[DeficitIndex(direction)] +=
+          static_cast<int64_t>(bytes) - ours[{device, direction}];
     };
-    int64_t kernel = enter(Operation::kRead, stat->read_bytes - disk.seen.read_bytes,
-                           stat->read_ios - disk.seen.read_ios);
-    kernel += enter(Operation::kWrite, stat->write_bytes - disk.seen.write_bytes,
-                    stat->write_ios - disk.seen.write_ios);
-    kernel += enter(Operation::kDiscard, stat->discard_bytes - disk.seen.discard_bytes,
-                    stat->discard_ios - disk.seen.discard_ios);
+    enter(Operation::kRead, stat->read_bytes - disk.seen.read_bytes,
+          stat->read_ios - disk.seen.read_ios);
+    enter(Operation::kWrite, stat->write_bytes - disk.seen.write_bytes,
+          stat->write_ios - disk.seen.write_ios);
+    enter(Operation::kDiscard, stat->discard_bytes - disk.seen.discard_bytes,
+          stat->discard_ios - disk.seen.discard_ios);
+    const bool rested = disk.seen == *stat;
     disk.seen = *stat;
-    disk.deficit_bytes += kernel - ours[number];
-    if (disk.deficit_bytes > 0) disk.deficit_bytes -= AddMissedEnds(number, disk, snapshot);
+    if (disk.Deficit() > 0) AddMissedEnds(number, &disk, snapshot);
+    if (rested) AddMissedEndsOfSkipped(number, &disk, snapshot);
   }
   for (const Row& row : snapshot->rows) {
     Operation direction = DirectionOf(static_cast<uint8_t>(row.key.operation));
@@ -1114,6 +1193,10 @@ absl::StatusOr<std::unique_ptr<Tracer>> CreateBpfTracer(const BpfTracerOptions& 
   if (options.max_stacks < 16 || options.max_actors < 16 || options.max_acts < 16 ||
       options.max_inodes < 16 || options.max_rows < 16 || options.max_bios < 16) {
     return absl::InvalidArgumentError("a table of the tracer is set to fewer than 16 entries");
+  }
+  if (options.sample_above > kMostSampledIos) {
+    return absl::InvalidArgumentError(absl::StrCat("sample_above is at most ", kMostSampledIos,
+                                                   " IOs a second and CPU; 0 = never sample"));
   }
   if (std::max(options.max_actors, options.max_acts) > FB_ID_INDEX_MASK) {
     return absl::InvalidArgumentError(

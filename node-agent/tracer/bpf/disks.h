@@ -55,6 +55,7 @@ struct DiskStat {
   uint64_t write_bytes = 0;
   uint64_t discard_ios = 0;
   uint64_t discard_bytes = 0;
+  bool operator==(const DiskStat&) const = default;
 };
 
 // Parses a line of /sys/block/NAME/stat; kernels before 4.18 have no discard fields.

@@ -222,6 +222,9 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
   size(skeleton_->maps.rows0, options.max_rows);
   size(skeleton_->maps.rows1, options.max_rows);
 
+  if (options.sample_above != 0) {
+    skeleton_->rodata->config.sample_ns = 1'000'000'000 / options.sample_above;
+  }
   skeleton_->rodata->config.blind_journal =
       !kernel.TracepointArguments("jbd2_start_commit").has_value();
   skeleton_->rodata->config.xfs_records =

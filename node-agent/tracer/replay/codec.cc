@@ -39,7 +39,7 @@ absl::Status DecodeEnums(uint32_t operation, uint32_t confidence, uint32_t reaso
                          Operation* operation_out, Confidence* confidence_out,
                          uint8_t* reason_out) {
   if (operation > static_cast<uint32_t>(Operation::kOther)) return Impossible("operation");
-  if (confidence > static_cast<uint32_t>(Confidence::kLost)) return Impossible("confidence");
+  if (confidence > static_cast<uint32_t>(Confidence::kEstimated)) return Impossible("confidence");
   if (reason > std::numeric_limits<uint8_t>::max()) return Impossible("writeback reason");
   *operation_out = static_cast<Operation>(operation);
   *confidence_out = static_cast<Confidence>(confidence);

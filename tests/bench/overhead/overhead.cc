@@ -43,6 +43,7 @@ struct Options {
   std::string output = "table";
   std::string agent;  // command line of the real agent; empty = the tracer in this process
   bool rivals = true;
+  uint32_t sample_above = 10000;  // the default of the agent
   bool programs = true;
   int footprint_iops = 10000;  // 0 = leave it out
 };
@@ -107,8 +108,9 @@ std::unique_ptr<Observer> OurObserver(const Options& options) {
     return ProgramObserver(absl::StrSplit(options.agent, ' ', absl::SkipEmpty()));
   }
   return TracerObserver(
-      [](const std::string& disk) {
+      [above = options.sample_above](const std::string& disk) {
         agent::BpfTracerOptions tracer_options;
+        tracer_options.sample_above = above;
         tracer_options.devices.patterns = {disk};
         return agent::CreateBpfTracer(tracer_options);
       },
@@ -431,6 +433,11 @@ int main(int argc, char** argv) {
   app.add_option("--footprint-iops", options.footprint_iops,
                  "rate at which the observer's own CPU time and memory are measured; 0 = not")
       ->check(CLI::Range(0, 1000000));
+  app.add_option("--sample-above", options.sample_above,
+                 "as of the agent: IOs a second and CPU above which direct IO and reads are sampled; "
+                 "0 = look at each one")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   app.add_flag("!--no-rivals", options.rivals, "leave out the tools shown beside ours");
   app.add_flag("!--no-programs", options.programs, "leave out the run that counts BPF programs");
   CLI11_PARSE(app, argc, argv);
