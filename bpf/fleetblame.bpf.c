@@ -678,7 +678,8 @@ static __noinline int note_place(struct scratch* s, const struct fb_device* devi
              : device->flags & FB_DEVICE_LOOP ? FB_ORIGIN_NOTED
                                               : 0;
   u32 top = o->top;
-  if (!top && may_skip(bio, device)) o->flags |= sample_weight() << FB_ORIGIN_WEIGHT_SHIFT;
+  if (!top && may_skip(o->opf, bio->bi_flags, o->bytes, device))
+    o->flags |= (sample_weight() & 15) << FB_ORIGIN_WEIGHT_SHIFT;
   if (device->upper && !top && (o->op == FB_OP_FLUSH || (s->actor.key.flags & FB_ACTOR_KTHREAD)))
     top = device->upper;
   o->top = top;
@@ -694,7 +695,11 @@ static __noinline u32 btrfs_on(u32 part) {
 
 /* `place`: where in the hook's context the address of the bio stands. */
 static __always_inline int on_bio_queue(void* ctx, struct bio* bio, const u64* place) {
-  if (config.sample_ns && skip_bio(bio, place)) return 0;
+  if (config.sample_ns && is_skipping()) {
+    u64 address = 0;
+    bpf_probe_read_kernel(&address, sizeof(address), place);
+    if (skip_bio(address)) return 0;
+  }
   struct scratch* s = enter();
   if (!s) return 0;
   u64 key = plain_address(s, bio);
@@ -733,7 +738,7 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio, const u64* p
   o->shares = 0;
   o->reason = 0;
   note_place(s, device, bio);
-  bool own = is_direct(bio);
+  bool own = config.bio_pinned && (bio->bi_flags & config.bio_pinned);
   if (own || o->op == FB_OP_FLUSH || o->op == FB_OP_OTHER) {
     /* Direct IO and flushes blame the issuer, and that is the truth. */
     if (own && live.btrfs && o->op == FB_OP_WRITE) {
@@ -977,12 +982,12 @@ static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* e
   return 0;
 }
 
-/* `bytes` of a bio are done. Returns 0 if nothing is known of the bio. */
+/* `bytes` of a bio are done. Returns 0 if nothing is known of the bio: then they are lost. */
 __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   u32 bytes = (u32)sizes;
   u32 request_bytes = sizes >> 32;
   struct fb_origin* o = bio_find(bio);
-  if (!o) return 0;
+  if (!o) return complete_skipped(bio, bytes, flags, error);
   if (!(flags & COMPLETE_ALL)) {
     o->done_bytes += bytes;
     return 1;
@@ -1052,9 +1057,7 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     u32 part = size < left ? size : left;
     u32 mode = flags;
     if (part == size) mode |= COMPLETE_ALL;
-    if (!complete_bio(plain, whole | part, mode, error) &&
-        !complete_skipped(plain, part, mode, error))
-      lost_bytes += part;
+    if (!complete_bio(plain, whole | part, mode, error)) lost_bytes += part;
     left -= part;
     if (!left) break;
     flags = 0;

@@ -45,11 +45,6 @@ struct {
   __type(value, struct fb_skipped);
 } skipped SEC(".maps");
 
-/* Over pages that the process has pinned: direct IO. */
-static __always_inline bool is_direct(const struct bio* bio) {
-  return config.bio_pinned && (bio->bi_flags & config.bio_pinned);
-}
-
 /* After some IOs that were looked at: whether more or fewer are to be skipped. */
 static __always_inline void adapt(struct sampler* my, u32 shift) {
   u64 now = bpf_ktime_get_boot_ns();
@@ -73,32 +68,38 @@ static __always_inline struct sampler* sampler(void) {
 
 /* Whether a bio is of a kind that is sampled. On a stacked device the bios below want to know of each
  * one above. */
-static __always_inline bool may_skip(const struct bio* bio, const struct fb_device* device) {
+static __always_inline bool may_skip(u32 opf, u32 flags, u32 bytes,
+                                     const struct fb_device* device) {
   if (!config.sample_ns || live.trace || (device->flags & FB_DEVICE_BIOS)) return false;
-  u32 op = bio->bi_opf & REQ_OP_MASK;
-  if (op != REQ_OP_READ && !(op == REQ_OP_WRITE && is_direct(bio))) return false;
-  u32 bytes = bio->bi_iter.bi_size;
+  u32 op = opf & REQ_OP_MASK;
+  if (op != REQ_OP_READ && !(op == REQ_OP_WRITE && (flags & config.bio_pinned))) return false;
   return bytes && bytes <= SAMPLE_MAX_BYTES;
 }
 
-/* Whether this one is skipped. Not if its address is in the table: see queue_known. `place` is where the
- * address stands in the hook's context. */
-static __noinline bool skip_bio(const struct bio* bio, const u64* place) {
+static __always_inline bool is_skipping(void) {
   struct sampler* my = sampler();
-  if (!my || !my->skip) return false;
-  const struct fb_device* device = device_of(disk_number(bio_disk(bio)));
-  if (!device || !device->watched || !may_skip(bio, device)) return false;
-  u64 key = 0; /* the same address as a number */
-  bpf_probe_read_kernel(&key, sizeof(key), place);
-  if (bio_find(key)) return false;
-  my->skip--;
-  my->skipped = key;
+  return my && my->skip;
+}
+
+/* While IOs are skipped: whether this one is. Not if its address is in the table: see queue_known. */
+__noinline int skip_bio(u64 bio) {
+  struct sampler* my = sampler();
+  const struct fb_device* device = device_of(disk_of_plain_bio(bio));
+  if (!my || !device || !device->watched) return 0;
+  u32 opf = LOAD(struct bio, bio, bi_opf);
+  u32 flags = LOAD(struct bio, bio, bi_flags);
+  if (!may_skip(opf, flags, LOAD(struct bio, bio, bi_iter.bi_size), device)) return 0;
+  /* Another thread may have come in between where hooks can be preempted. */
+  u32 left = my->skip;
+  if (!left || bio_find(bio)) return 0;
+  my->skip = left - 1;
+  my->skipped = bio;
   if (live.skipped != live.window) live.skipped = live.window;
-  return true;
+  return 1;
 }
 
 /* Of one that is not skipped: the logarithm of how many it stands for. */
-static __always_inline u32 sample_weight(void) {
+__noinline u32 sample_weight(void) {
   struct sampler* my = sampler();
   if (!my) return 0;
   u32 shift = my->shift & 15;
@@ -123,8 +124,8 @@ static __always_inline bool was_skipped(u64 bio, u32 op) {
   return LOAD(struct bio, whole, bi_flags) & config.bio_pinned;
 }
 
-/* `bytes` of a bio without origin are done. Returns 0 if it was not skipped; then they are lost. An
- * error is too rare to be estimated. */
+/* `bytes` of a bio without origin are done. Returns 0 if it was not skipped. An error is too rare to be
+ * estimated. */
 __noinline int complete_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
   u32 op = LOAD(struct bio, bio, bi_opf) & REQ_OP_MASK;
   if (error || !was_skipped(bio, op)) return 0;

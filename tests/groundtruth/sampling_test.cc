@@ -175,7 +175,7 @@ void ExpectNearTheTruth(const Account& account, const std::vector<Process>& proc
 }
 
 TEST_F(SamplingTest, DirectWrites) {
-  Watch(500);
+  ASSERT_NO_FATAL_FAILURE(Watch(500));
   const std::vector<Process> processes = {
       {"fbw-three", "pwrite-direct", 0, 192 * kMiB, 4096},
       {"fbw-one", "pwrite-direct", 192 * kMiB, 64 * kMiB, 4096}};
@@ -184,14 +184,14 @@ TEST_F(SamplingTest, DirectWrites) {
 
 // As many bytes in fewer IOs.
 TEST_F(SamplingTest, ReadsOfTwoSizes) {
-  Watch(500);
+  ASSERT_NO_FATAL_FAILURE(Watch(500));
   const std::vector<Process> processes = {{"fbr-small", "read-direct", 0, kDiskBytes, 4096},
                                           {"fbr-large", "read-direct", 0, kDiskBytes, 16384}};
   ExpectNearTheTruth(Run(processes, Operation::kRead), processes);
 }
 
 TEST_F(SamplingTest, BelowTheThresholdEachIoIsLookedAt) {
-  Watch(1'000'000);
+  ASSERT_NO_FATAL_FAILURE(Watch(1'000'000));
   const Account account =
       Run({{"fbw-direct", "pwrite-direct", 0, 32 * kMiB, 4096}}, Operation::kWrite);
   EXPECT_EQ(account.accounted_bytes, account.kernel_bytes);
@@ -200,7 +200,7 @@ TEST_F(SamplingTest, BelowTheThresholdEachIoIsLookedAt) {
 
 // Who asks for each IO gets each IO.
 TEST_F(SamplingTest, NothingIsSkippedWhileTraceModeIsOn) {
-  Watch(500);
+  ASSERT_NO_FATAL_FAILURE(Watch(500));
   ASSERT_TRUE(tracer_->SetTrace(true).ok());
   const Account account =
       Run({{"fbw-direct", "pwrite-direct", 0, 32 * kMiB, 4096}}, Operation::kWrite);
