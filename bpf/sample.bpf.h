@@ -66,11 +66,12 @@ static __always_inline struct sampler* sampler(void) {
   return bpf_map_lookup_elem(&samplers, &zero);
 }
 
-/* Whether a bio is of a kind that is sampled. On a stacked device the bios below want to know of each
- * one above. */
+/* Whether a bio is of a kind that is sampled. On a stacked device, or a loop device on a file of a
+ * disk, the bios below want to know of each one above. */
 static __always_inline bool may_skip(u32 opf, u32 flags, u32 bytes,
                                      const struct fb_device* device) {
-  if (!config.sample_ns || live.trace || (device->flags & FB_DEVICE_BIOS)) return false;
+  if (!config.sample_ns || live.trace || (device->flags & (FB_DEVICE_BIOS | FB_DEVICE_LOOP)))
+    return false;
   u32 op = opf & REQ_OP_MASK;
   if (op != REQ_OP_READ && !(op == REQ_OP_WRITE && (flags & config.bio_pinned))) return false;
   return bytes && bytes <= SAMPLE_MAX_BYTES;

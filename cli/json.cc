@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/json.h"
 
-#include <optional>
-
 #include "absl/strings/escaping.h"
 #include "absl/time/time.h"
 #include "cli/histogram_proto.h"
@@ -109,6 +107,7 @@ Json SummaryJson(const v1::Summary& s) {
     json["gaps"].push_back(std::move(entry));
   }
   json["skewed_hosts"] = std::vector<std::string>(s.skewed_hosts().begin(), s.skewed_hosts().end());
+  json["sample_weight"] = SampleWeight(s);
   json["losses"] = Json::object();
   for (const auto& [name, count] :
        std::map<std::string, uint64_t>(s.losses().begin(), s.losses().end())) {
@@ -146,8 +145,6 @@ Json MetricsJson(const v1::Metrics& m) {
   json["requeues"] = m.requeues();
   json["hosts"] = m.hosts() == 0 ? Json() : Json(m.hosts());
   json["estimated_ios"] = m.estimated_ios();
-  const std::optional<double> error = RelativeError95(m);
-  json["error_95"] = error.has_value() ? Json(*error) : Json();
   json["wait_histogram"] = HistogramJson(m.wait());
   json["io_histogram"] = HistogramJson(m.io());
   return json;

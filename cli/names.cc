@@ -20,9 +20,9 @@ constexpr Word<v1::Operation> kOperations[] = {
     {"other", v1::OPERATION_OTHER},
 };
 constexpr Word<v1::Confidence> kConfidences[] = {
-    {"exact", v1::CONFIDENCE_EXACT},     {"inode", v1::CONFIDENCE_INODE},
-    {"journal", v1::CONFIDENCE_JOURNAL}, {"cgroup", v1::CONFIDENCE_CGROUP},
-    {"issuer", v1::CONFIDENCE_ISSUER},   {"lost", v1::CONFIDENCE_LOST},
+    {"exact", v1::CONFIDENCE_EXACT},         {"inode", v1::CONFIDENCE_INODE},
+    {"journal", v1::CONFIDENCE_JOURNAL},     {"cgroup", v1::CONFIDENCE_CGROUP},
+    {"issuer", v1::CONFIDENCE_ISSUER},       {"lost", v1::CONFIDENCE_LOST},
     {"estimated", v1::CONFIDENCE_ESTIMATED},
 };
 constexpr Word<v1::Dimension> kDimensions[] = {

@@ -114,7 +114,8 @@ std::string DimensionText(const v1::DimensionValue& value) {
 
 void PrintRowsTable(const std::vector<v1::Dimension>& by,
                     const google::protobuf::RepeatedPtrField<v1::TopResponse::Row>& rows,
-                    uint32_t hosts_with_data, const Terminal& terminal, std::ostream& out) {
+                    const v1::Summary& summary, const Terminal& terminal, std::ostream& out) {
+  const uint32_t hosts_with_data = summary.hosts_with_data();
   Shown shown = Look(rows);
   bool many_hosts =
       hosts_with_data > 1 && std::find(by.begin(), by.end(), v1::DIMENSION_HOST) == by.end();
@@ -126,7 +127,7 @@ void PrintRowsTable(const std::vector<v1::Dimension>& by,
     if (shown.read) cells.push_back(HumanBytes(static_cast<double>(m.read_bytes())));
     if (shown.other) cells.push_back(HumanBytes(static_cast<double>(m.bytes())));
     cells.push_back(HumanCount(m.ios()));
-    if (shown.estimated) cells.push_back(ErrorText(m));
+    if (shown.estimated) cells.push_back(ErrorText(m, SampleWeight(summary)));
     for (const v1::Histogram* histogram : {&m.wait(), &m.io()}) {
       for (double q : {0.5, 0.9, 0.99}) cells.push_back(Quantile(*histogram, q));
     }

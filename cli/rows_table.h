@@ -22,7 +22,7 @@ std::string DimensionText(const v1::DimensionValue& value);
 
 void PrintRowsTable(const std::vector<v1::Dimension>& by,
                     const google::protobuf::RepeatedPtrField<v1::TopResponse::Row>& rows,
-                    uint32_t hosts_with_data, const Terminal& terminal, std::ostream& out);
+                    const v1::Summary& summary, const Terminal& terminal, std::ostream& out);
 
 void PrintRowsCsv(const std::vector<v1::Dimension>& by,
                   const google::protobuf::RepeatedPtrField<v1::TopResponse::Row>& rows,

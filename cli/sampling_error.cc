@@ -7,20 +7,25 @@
 
 namespace fleetblame::cli {
 
-// Each of n IOs stood for N = ios / n, so that the variance of their sum is n (N - 1) N.
-std::optional<double> RelativeError95(const v1::Metrics& metrics) {
-  const double ios = static_cast<double>(metrics.ios());
-  const double estimated = static_cast<double>(metrics.estimated_ios());
-  const double looked_at = ios - estimated;
-  if (estimated == 0 || looked_at <= 0) return std::nullopt;
-  return 1.96 * std::sqrt(estimated / (looked_at * ios));
+double SampleWeight(const v1::Summary& summary) {
+  auto loss = [&](const char* name) {
+    const auto at = summary.losses().find(name);
+    return at == summary.losses().end() ? 0 : static_cast<double>(at->second);
+  };
+  const double estimated = loss("ios_estimated");
+  return estimated == 0 ? 0 : loss("ios_estimated_variance") / estimated;
 }
 
-std::string ErrorText(const v1::Metrics& metrics) {
+double RelativeError95(const v1::Metrics& metrics, double sample_weight) {
+  if (metrics.ios() == 0) return 0;
+  return 1.96 * std::sqrt(sample_weight * static_cast<double>(metrics.estimated_ios())) /
+         static_cast<double>(metrics.ios());
+}
+
+std::string ErrorText(const v1::Metrics& metrics, double sample_weight) {
   if (metrics.estimated_ios() == 0) return "-";
-  const std::optional<double> error = RelativeError95(metrics);
-  if (!error.has_value()) return "?";
-  return absl::StrFormat(*error < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * *error);
+  const double error = RelativeError95(metrics, sample_weight);
+  return absl::StrFormat(error < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * error);
 }
 
 }  // namespace fleetblame::cli

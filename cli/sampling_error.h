@@ -5,19 +5,21 @@
 #ifndef CLI_SAMPLING_ERROR_H_
 #define CLI_SAMPLING_ERROR_H_
 
-#include <optional>
 #include <string>
 
 #include "proto/fleetblame/v1/query.pb.h"
 
 namespace fleetblame::cli {
 
-// Half the width of the 95 % interval around `ios`, as a part of it. Nothing when no IO was
-// estimated, or when none of these was looked at, so that nothing is known of the error.
-std::optional<double> RelativeError95(const v1::Metrics& metrics);
+// How many IOs each sampled one stood for, as a mean over the estimated IOs; 0 when none was
+// estimated. So the variance of a sum of IOs is this times those of it that are estimated.
+double SampleWeight(const v1::Summary& summary);
 
-// For a table: "3.1%"; "-" when no IO was estimated, "?" when nothing is known of the error.
-std::string ErrorText(const v1::Metrics& metrics);
+// Half the width of the 95 % interval around `ios`, as a part of it; 0 without IOs.
+double RelativeError95(const v1::Metrics& metrics, double sample_weight);
+
+// That for a table: "3.1%"; "-" when no IO was estimated.
+std::string ErrorText(const v1::Metrics& metrics, double sample_weight);
 
 }  // namespace fleetblame::cli
 

@@ -16,16 +16,19 @@ v1::Metrics Make(uint64_t ios, uint64_t estimated) {
   return metrics;
 }
 
-TEST(SamplingError, SaysWhatIsNotKnown) {
-  EXPECT_FALSE(RelativeError95(Make(100, 0)).has_value());
-  EXPECT_EQ(ErrorText(Make(100, 0)), "-");
-  EXPECT_FALSE(RelativeError95(Make(100, 100)).has_value());
-  EXPECT_EQ(ErrorText(Make(100, 100)), "?");
+TEST(SamplingError, WeightOfASummary) {
+  v1::Summary summary;
+  EXPECT_EQ(SampleWeight(summary), 0);
+  (*summary.mutable_losses())["ios_estimated"] = 7000;
+  (*summary.mutable_losses())["ios_estimated_variance"] = 56000;
+  EXPECT_EQ(SampleWeight(summary), 8);
 }
 
 TEST(SamplingError, ForPeople) {
-  EXPECT_EQ(ErrorText(Make(8000, 7000)), "5.8%");
-  EXPECT_EQ(ErrorText(Make(8, 7)), "183%");
+  EXPECT_EQ(ErrorText(Make(100, 0), 8), "-");
+  EXPECT_EQ(ErrorText(Make(8000, 7000), 8), "5.8%");
+  EXPECT_EQ(ErrorText(Make(8, 7), 8), "183%");
+  EXPECT_EQ(RelativeError95(Make(0, 0), 8), 0);
 }
 
 // Against what sampling one in eight really does to a count.
@@ -37,7 +40,7 @@ TEST(SamplingError, IsTheErrorOfSampling) {
   for (int run = 0; run < kRuns; ++run) {
     int looked_at = 0;
     for (int i = 0; i < kIos; ++i) looked_at += random() % 8 == 0;
-    const double error = *RelativeError95(Make(8 * looked_at, 7 * looked_at));
+    const double error = RelativeError95(Make(8 * looked_at, 7 * looked_at), 8);
     within += std::abs(8.0 * looked_at - kIos) <= error * 8 * looked_at;
   }
   EXPECT_NEAR(static_cast<double>(within) / kRuns, 0.95, 0.02);

@@ -37,6 +37,7 @@ constexpr Known kKnown[] = {
     {"files_capped", LossMeaning::kNote},
     {"hooks_missed", LossMeaning::kBytes},
     {"ios_estimated", LossMeaning::kNote},
+    {"ios_estimated_variance", LossMeaning::kNote},
     // ---- tag waits: nothing of these concerns bytes
     {"tagwait_unknown", LossMeaning::kNote},
     {"tagwait_waits_nomem", LossMeaning::kNote},

@@ -46,10 +46,10 @@ void PrintHistogram(const char* title, const v1::Histogram& histogram) {
 
 void PrintSection(const char* title, v1::Dimension dimension,
                   const google::protobuf::RepeatedPtrField<v1::TopResponse::Row>& rows,
-                  const Context& context, uint32_t hosts) {
+                  const Context& context, const v1::Summary& summary) {
   if (rows.empty()) return;
   std::cout << title << "\n";
-  PrintRowsTable({dimension}, rows, hosts, context.terminal, std::cout);
+  PrintRowsTable({dimension}, rows, summary, context.terminal, std::cout);
   std::cout << "\n";
 }
 
@@ -96,11 +96,10 @@ void PrintTable(const Context& context, bool variants, const v1::GetIntentRespon
   const v1::Metrics& m = r.as_dirtier().ios() > 0 ? r.as_dirtier() : r.as_issuer();
   PrintHistogram("Wait in the queue", m.wait());
   PrintHistogram("IO in the device", m.io());
-  uint32_t hosts = r.summary().hosts_with_data();
-  PrintSection("Who", v1::DIMENSION_COMM, r.comms(), context, hosts);
-  PrintSection("Where", v1::DIMENSION_HOST, r.hosts(), context, hosts);
-  PrintSection("Devices", v1::DIMENSION_DEVICE, r.devices(), context, hosts);
-  PrintSection("Files", v1::DIMENSION_FILE, r.files(), context, hosts);
+  PrintSection("Who", v1::DIMENSION_COMM, r.comms(), context, r.summary());
+  PrintSection("Where", v1::DIMENSION_HOST, r.hosts(), context, r.summary());
+  PrintSection("Devices", v1::DIMENSION_DEVICE, r.devices(), context, r.summary());
+  PrintSection("Files", v1::DIMENSION_FILE, r.files(), context, r.summary());
   if (variants) {
     PrintVariants(r.intent());
   } else {

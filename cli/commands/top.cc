@@ -49,7 +49,7 @@ void Print(const Context& context, const std::vector<v1::Dimension>& by,
     std::cout << "No IO matches; `fleetblame hosts` shows who reports, --since widens the range.\n";
     return;
   }
-  PrintRowsTable(by, response.rows(), response.summary().hosts_with_data(), context.terminal,
+  PrintRowsTable(by, response.rows(), response.summary(), context.terminal,
                  std::cout);
   std::cout << NextSteps(response);
 }

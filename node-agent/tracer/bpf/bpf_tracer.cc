@@ -580,7 +580,8 @@ void BpfTracer::TakeSkipped(Snapshot* snapshot, std::vector<Row>* rows) {
         last_samples_[key] = {window_start_ns_, std::move(fresh->second)};
       if (skipped.bytes == 0 && skipped.ios == 0) continue;
       snapshot->losses["ios_estimated"] += skipped.ios;
-      std::vector<Row> charged = ChargeSkipped(last_samples_[key].second, skipped);
+      std::vector<Row> charged = ChargeSkipped(last_samples_[key].second, skipped,
+                                               &snapshot->losses["ios_estimated_variance"]);
       if (charged.empty()) {
         AddLost(number, static_cast<uint8_t>(op), {.ios = skipped.ios, .bytes = skipped.bytes},
                 snapshot);

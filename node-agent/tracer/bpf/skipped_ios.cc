@@ -56,7 +56,8 @@ uint64_t Scaled(uint64_t sum, uint64_t from, uint64_t to) {
 
 }  // namespace
 
-std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const SkippedIos& skipped) {
+std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const SkippedIos& skipped,
+                               uint64_t* variance) {
   const Wide bytes = SumUnseen(samples, &RowValues::bytes);
   if (bytes == 0) return {};
   const Wide ios = SumUnseen(samples, &RowValues::ios);
@@ -76,6 +77,7 @@ std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const Skipped
     row.values.io_ns = Scaled(seen.io_ns, seen.ios, row.values.ios);
     row.values.wait = Scaled(seen.wait, row.values.ios);
     row.values.io = Scaled(seen.io, row.values.ios);
+    if (variance != nullptr) *variance += row.values.ios * sample.stands_for;
     rows.push_back(std::move(row));
   }
   return rows;

@@ -32,7 +32,10 @@ struct SkippedIos {
 // Rows of confidence `estimated` that add up to `skipped`, which is of the device and direction
 // that all samples are of. Their times and histograms are those of the samples, made larger. Empty
 // when the samples stand for nothing but themselves: then nobody can be charged.
-std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const SkippedIos& skipped);
+// `variance`, if given, grows by that of the number of IOs charged (their number times the mean of
+// what a sample stands for).
+std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const SkippedIos& skipped,
+                               uint64_t* variance = nullptr);
 
 }  // namespace fleetblame::agent
 
