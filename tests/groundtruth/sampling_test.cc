@@ -182,7 +182,7 @@ bool TellsDirectWrites() {
 
 TEST_F(SamplingTest, DirectWrites) {
   if (!TellsDirectWrites()) GTEST_SKIP() << "this kernel does not tell direct writes from others";
-  ASSERT_NO_FATAL_FAILURE(Watch(500));
+  ASSERT_NO_FATAL_FAILURE(Watch(2000));
   const std::vector<Process> processes = {
       {"fbw-three", "pwrite-direct", 0, 192 * kMiB, 4096},
       {"fbw-one", "pwrite-direct", 192 * kMiB, 64 * kMiB, 4096}};
@@ -191,7 +191,7 @@ TEST_F(SamplingTest, DirectWrites) {
 
 // As many bytes in fewer IOs.
 TEST_F(SamplingTest, ReadsOfTwoSizes) {
-  ASSERT_NO_FATAL_FAILURE(Watch(500));
+  ASSERT_NO_FATAL_FAILURE(Watch(2000));
   const std::vector<Process> processes = {{"fbr-small", "read-direct", 0, kDiskBytes, 4096},
                                           {"fbr-large", "read-direct", 0, kDiskBytes, 16384}};
   ExpectNearTheTruth(Run(processes, Operation::kRead), processes);
@@ -207,7 +207,7 @@ TEST_F(SamplingTest, BelowTheThresholdEachIoIsLookedAt) {
 
 // Who asks for each IO gets each IO.
 TEST_F(SamplingTest, NothingIsSkippedWhileTraceModeIsOn) {
-  ASSERT_NO_FATAL_FAILURE(Watch(500));
+  ASSERT_NO_FATAL_FAILURE(Watch(2000));
   ASSERT_TRUE(tracer_->SetTrace(true).ok());
   const Account account =
       Run({{"fbw-direct", "pwrite-direct", 0, 32 * kMiB, 4096}}, Operation::kWrite);
