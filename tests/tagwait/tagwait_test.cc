@@ -102,10 +102,14 @@ bool Opens(const std::string& path) {
   return fd >= 0;
 }
 
-void WithoutScheduler(const std::string& disk) {
+bool TakeScheduler(const std::string& disk) {
   const std::string file = "/sys/block/" + disk + "/queue/scheduler";
   Write(file, "none");
-  EXPECT_TRUE(absl::StrContains(Line(file), "[none]")) << disk << ": " << Line(file);
+  return absl::StrContains(Line(file), "[none]");
+}
+
+void WithoutScheduler(const std::string& disk) {
+  EXPECT_TRUE(WaitUntil(std::chrono::seconds(10), [&] { return TakeScheduler(disk); })) << disk;
 }
 
 std::vector<std::string> WaitForDisks(const std::string& prefix, size_t count) {
@@ -716,19 +720,24 @@ TEST_F(ScsiDebug, NothingLeaks) {
   {
     Readers staying(Path(0), 8);
     for (int round = 0; round == 0 || std::chrono::steady_clock::now() < end; ++round) {
-      const std::vector<std::string> disks = WaitForDisks("sd", 2);
-      ASSERT_GE(disks.size(), 2u);
-      WithoutScheduler(disks[1]);
+      // A disk that has just come gets its scheduler a moment later.
+      std::vector<std::string> disks;
+      ASSERT_TRUE(WaitUntil(std::chrono::seconds(60), [&] {
+        disks = WaitForDisks("sd", 2);
+        return disks.size() >= 2 && TakeScheduler(disks[1]);
+      })) << disks.size();
       ASSERT_EQ(Shell(StartDds("/dev/" + disks[1], 8)), 0);
       ASSERT_TRUE(WaitForWaiters(watch, 9)) << "round " << round << " on " << disks[1];
       std::this_thread::sleep_for(std::chrono::seconds(1));
+      const fs::path device = fs::canonical("/sys/block/" + disks[1] + "/device");
       if (round % 2 == 0) {
-        ASSERT_TRUE(Write("/sys/block/" + disks[1] + "/device/delete", "1"));
+        ASSERT_TRUE(Write(device / "delete", "1"));
         ++removed;
       }
       EXPECT_EQ(Shell(kKillDds), 0);
       killed += 8;
       if (round % 2 == 0) {
+        ASSERT_TRUE(WaitUntil(std::chrono::seconds(60), [&] { return !fs::exists(device); }));
         ASSERT_TRUE(Write("/sys/class/scsi_host/" + host + "/scan", "- - -"));
       }
       for (auto& [source, sum] : watch.Collect(/*quiet=*/true)) {
