@@ -52,7 +52,8 @@ void AddFilterFlags(CLI::App* command, FilterFlags* flags) {
   list("--op", &flags->operations, "only read, write, discard, write-zeroes, flush, ...");
   list("--intent", &flags->intents, "only these intents (hex id or unique prefix)");
   list("--reason", &flags->reasons, "only these writeback reasons (sync, background, ...)");
-  list("--confidence", &flags->confidences, "only exact, inode, journal, cgroup, issuer, lost");
+  list("--confidence", &flags->confidences,
+       "only exact, inode, journal, cgroup, issuer, lost, estimated");
   command->add_option("--cgroup", flags->cgroup, "only cgroup paths that match")
       ->type_name("REGEX");
   command->add_option("--file", flags->file, "only file paths that match")->type_name("REGEX");
