@@ -8,38 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "aggregator/store/row_testing.h"
 #include "common/row_block.h"
 
 namespace fleetblame::aggregator {
 namespace {
-
-// All of a row as text, so that rows can be sorted and compared.
-std::string Text(const BlockRow& r, bool histograms) {
-  std::string out;
-  auto add = [&out](uint64_t v) { out += std::to_string(v) + " "; };
-  for (uint64_t v :
-       {r.dirtier_intent, r.issuer_intent, r.dirtier_actor, r.issuer_actor, r.device, r.file}) {
-    add(v);
-  }
-  add(r.operation);
-  add(r.confidence);
-  for (uint64_t v : {r.ios, r.bytes, r.wait_ns, r.io_ns, r.errors, r.requeues}) add(v);
-  if (!histograms) return out;
-  for (const SparseHistogram* h : {&r.wait, &r.io}) {
-    out += "| ";
-    for (auto [bucket, count] : h->entries()) add(bucket), add(count);
-  }
-  return out;
-}
-
-std::vector<std::string> Texts(const v1::RowBlock& block, bool histograms = true) {
-  std::vector<std::string> out;
-  RowBlockReader reader(block);
-  BlockRow row;
-  while (reader.Next(&row)) out.push_back(Text(row, histograms));
-  std::sort(out.begin(), out.end());
-  return out;
-}
 
 struct Shape {
   int rows = 100;
@@ -73,14 +46,8 @@ v1::RowBlock Draw(const Shape& shape, uint64_t seed) {
     for (auto [sum, histogram] : {std::pair{&row.wait_ns, &row.wait}, {&row.io_ns, &row.io}}) {
       *sum = shape.orderly ? 0 : random() >> random() % 64;
       if (!shape.histograms) continue;
-      uint64_t total = shape.totals_match ? row.ios : random() % 1000;
-      while (total > 0) {
-        uint64_t n = 1 + random() % total;
-        uint64_t ns = random() >> (20 + random() % 40);
-        if (shape.orderly) *sum += n * ns;
-        histogram->Add(HistogramBucket(ns), n);
-        total -= n;
-      }
+      DrawHistogram(shape.totals_match ? row.ios : random() % 1000, /*ns_bits=*/44, random,
+                    histogram, shape.orderly ? sum : nullptr);
     }
     builder.Add(row);
   }
@@ -105,11 +72,11 @@ TEST(RowCodec, EveryShapeComesBack) {
             ASSERT_TRUE(status.ok()) << status << " seed " << seed;
             EXPECT_EQ(span_ns, 777 + seed);
             ASSERT_TRUE(ValidateRowBlock(got, 1000).ok()) << ValidateRowBlock(got, 1000);
-            EXPECT_EQ(Texts(got), Texts(block)) << "seed " << seed;
+            EXPECT_EQ(RowTexts(got), RowTexts(block)) << "seed " << seed;
             EXPECT_EQ(value[0], 2);
             // And without histograms.
             ASSERT_TRUE(DecodeRows(value, &got, &span_ns, false).ok());
-            EXPECT_EQ(Texts(got, false), Texts(block, false));
+            EXPECT_EQ(RowTexts(got, false), RowTexts(block, false));
             EXPECT_EQ(got.wait_bucket_delta_size(), 0);
           }
         }
@@ -136,7 +103,7 @@ TEST(RowCodec, DoubleTableEntriesAndEmptyBucketsAreTaken) {
   v1::RowBlock got;
   uint64_t span_ns = 0;
   ASSERT_TRUE(DecodeRows(EncodeRows(block, 1), &got, &span_ns).ok());
-  EXPECT_EQ(Texts(got), Texts(block));
+  EXPECT_EQ(RowTexts(got), RowTexts(block));
 }
 
 TEST(RowCodec, AbsurdCountsFallBackToTheOtherEncoding) {
@@ -148,7 +115,7 @@ TEST(RowCodec, AbsurdCountsFallBackToTheOtherEncoding) {
   v1::RowBlock got;
   uint64_t span_ns = 0;
   ASSERT_TRUE(DecodeRows(value, &got, &span_ns).ok());
-  EXPECT_EQ(Texts(got), Texts(block));
+  EXPECT_EQ(RowTexts(got), RowTexts(block));
 }
 
 TEST(RowCodec, DamageIsRefusedOrYieldsAValidBlock) {

@@ -10,6 +10,7 @@
 
 #include "aggregator/store/row_codec.h"
 #include "aggregator/store/row_merger.h"
+#include "aggregator/store/row_testing.h"
 #include "aggregator/store/window_sum.h"
 #include "common/row_block.h"
 
@@ -18,32 +19,6 @@ namespace {
 
 constexpr uint64_t kLastNs = 1'790'035'259'999'999'999;
 constexpr uint64_t kSecondNs = 1'000'000'000;
-
-std::string Text(const BlockRow& r) {
-  std::string out;
-  auto add = [&out](uint64_t v) { out += std::to_string(v) + " "; };
-  for (uint64_t v :
-       {r.dirtier_intent, r.issuer_intent, r.dirtier_actor, r.issuer_actor, r.device, r.file}) {
-    add(v);
-  }
-  add(r.operation);
-  add(r.confidence);
-  for (uint64_t v : {r.ios, r.bytes, r.wait_ns, r.io_ns, r.errors, r.requeues}) add(v);
-  for (const SparseHistogram* h : {&r.wait, &r.io}) {
-    out += "| ";
-    for (auto [bucket, count] : h->entries()) add(bucket), add(count);
-  }
-  return out;
-}
-
-std::vector<std::string> Texts(const v1::RowBlock& block) {
-  std::vector<std::string> out;
-  RowBlockReader reader(block);
-  BlockRow row;
-  while (reader.Next(&row)) out.push_back(Text(row));
-  std::sort(out.begin(), out.end());
-  return out;
-}
 
 struct Shape {
   int windows = 6;
@@ -78,14 +53,8 @@ v1::RowBlock DrawRows(const Shape& shape, std::mt19937_64& random) {
     for (auto [sum, histogram] : {std::pair{&row.wait_ns, &row.wait}, {&row.io_ns, &row.io}}) {
       if (!shape.orderly) *sum = random() >> random() % 64;
       if (!shape.histograms) continue;
-      uint64_t total = shape.totals_match ? row.ios : random() % 30;
-      while (total > 0) {
-        uint64_t n = 1 + random() % total;
-        uint64_t ns = random() >> (28 + random() % 36);
-        if (shape.orderly) *sum += n * ns;
-        histogram->Add(HistogramBucket(ns), n);
-        total -= n;
-      }
+      DrawHistogram(shape.totals_match ? row.ios : random() % 30, /*ns_bits=*/36, random, histogram,
+                    shape.orderly ? sum : nullptr);
     }
     builder.Add(row);
   }
@@ -122,7 +91,7 @@ void ExpectSame(const std::vector<SplitWindow>& got, const std::vector<SplitWind
     EXPECT_EQ(got[i].last_ns, want[i].last_ns);
     EXPECT_EQ(got[i].span_ns, want[i].span_ns);
     ASSERT_TRUE(ValidateRowBlock(got[i].rows, 1000).ok()) << ValidateRowBlock(got[i].rows, 1000);
-    EXPECT_EQ(Texts(got[i].rows), Texts(want[i].rows)) << "window " << i;
+    EXPECT_EQ(RowTexts(got[i].rows), RowTexts(want[i].rows)) << "window " << i;
   }
 }
 
@@ -204,7 +173,7 @@ TEST(WindowSum, SaysWhatTheMergerSays) {
     std::optional<v1::RowBlock> got = SumWindows(windows, 1000, 1000);
     ASSERT_TRUE(got.has_value());
     EXPECT_TRUE(ValidateRowBlock(*got, 1000).ok()) << ValidateRowBlock(*got, 1000);
-    EXPECT_EQ(Texts(*got), Texts(want)) << bits;
+    EXPECT_EQ(RowTexts(*got), RowTexts(want)) << bits;
     // Exactly at the bounds, and beyond them.
     const auto rows = static_cast<size_t>(want.op_confidence_size());
     const auto files = static_cast<uint32_t>(want.files_size() - 1);

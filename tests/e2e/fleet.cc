@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Fleet::StartAgent(const std::string& hos
                                    "--state-dir",
                                    state_dir(host),
                                    "--lock-file",
-                                   state_dir(host) + "/host.lock",
+                                   lock_file(host),
                                    "--host-id",
                                    host,
                                    "--hostname",

@@ -37,6 +37,7 @@ class Fleet {
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   std::string data_dir() const { return directory_ + "/store"; }
   std::string state_dir(const std::string& host) const { return directory_ + "/agent-" + host; }
+  std::string lock_file(const std::string& host) const { return state_dir(host) + "/host.lock"; }
 
   // Starts on the same port and store each time and waits until it serves.
   absl::StatusOr<std::unique_ptr<Daemon>> StartAggregator(std::vector<std::string> flags = {});

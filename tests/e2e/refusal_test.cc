@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What must not work says so in one sentence with the way out, and with the documented exit code.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_join.h"
+#include "node-agent/host/lock_file.h"
 #include "tests/e2e/fleet.h"
 #include "tests/e2e/synthetic_recording.h"
 
@@ -29,23 +27,25 @@ class RefusalTest : public ::testing::Test {
     return {WIFEXITED(*status) ? WEXITSTATUS(*status) : -1, (*daemon)->Log()};
   }
   std::pair<int, std::string> RunAgent(std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {ProgramPath("node-agent/fleetblame-agent"), "--state-dir",
-                                 fleet_.state_dir("alpha"), "--lock-file",
-                                 fleet_.state_dir("alpha") + "/host.lock"});
+    flags.insert(flags.begin(),
+                 {ProgramPath("node-agent/fleetblame-agent"), "--state-dir",
+                  fleet_.state_dir("alpha"), "--lock-file", fleet_.lock_file("alpha")});
     return RunToEnd(flags);
   }
   std::pair<int, std::string> RunAggregator(std::vector<std::string> flags) {
     flags.insert(flags.begin(), ProgramPath("aggregator/fleetblame-aggregator"));
     return RunToEnd(flags);
   }
-  // Holds the lock of host alpha, as an agent that is there already would. The caller closes it.
-  int TakeHostLock() {
-    std::filesystem::create_directories(fleet_.state_dir("alpha"));
-    const std::string lock = fleet_.state_dir("alpha") + "/host.lock";
-    const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    EXPECT_GE(fd, 0);
-    EXPECT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
-    return fd;
+  // Agent alpha, started while another one still holds the lock of its host.
+  absl::StatusOr<std::unique_ptr<Daemon>> StartWaitingAgent() {
+    auto lock = agent::LockFile::Take(fleet_.lock_file("alpha"), "this host");
+    if (!lock.ok()) return lock.status();
+    predecessor_ = *std::move(lock);
+    auto daemon = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
+    if (daemon.ok() && !(*daemon)->WaitForLog("waiting for it to end", absl::Seconds(10))) {
+      return absl::UnavailableError((*daemon)->Log());
+    }
+    return daemon;
   }
   std::string Recording() {
     std::string path = fleet_.directory() + "/recording";
@@ -54,6 +54,7 @@ class RefusalTest : public ::testing::Test {
   }
 
   Fleet fleet_;
+  std::unique_ptr<agent::LockFile> predecessor_;
 };
 
 TEST_F(RefusalTest, SecondAgentOnOneHost) {
@@ -70,26 +71,21 @@ TEST_F(RefusalTest, SecondAgentOnOneHost) {
 
 // As after a restart, when the predecessor still takes its programs out of the kernel.
 TEST_F(RefusalTest, AnAgentWaitsForOneThatIsEnding) {
-  const int predecessor = TakeHostLock();
-  auto agent = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
-  ASSERT_TRUE(agent.ok());
-  EXPECT_TRUE((*agent)->WaitForLog("waiting for it to end", absl::Seconds(10))) << (*agent)->Log();
+  auto agent = StartWaitingAgent();
+  ASSERT_TRUE(agent.ok()) << agent.status();
   EXPECT_FALSE((*agent)->HasEnded());
-  ::close(predecessor);
+  predecessor_.reset();
   EXPECT_TRUE((*agent)->WaitForLog("agent is running", absl::Seconds(15))) << (*agent)->Log();
 }
 
 TEST_F(RefusalTest, AnAgentThatWaitsCanBeStopped) {
-  const int predecessor = TakeHostLock();
-  auto agent = fleet_.StartAgent("alpha", {"--tracer", "replay", "--replay-file", Recording()});
-  ASSERT_TRUE(agent.ok());
-  ASSERT_TRUE((*agent)->WaitForLog("waiting for it to end", absl::Seconds(10))) << (*agent)->Log();
+  auto agent = StartWaitingAgent();
+  ASSERT_TRUE(agent.ok()) << agent.status();
   const absl::Time began = absl::Now();
   auto status = (*agent)->Stop(SIGTERM);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
   EXPECT_LT(absl::Now() - began, absl::Seconds(5));
-  ::close(predecessor);
 }
 
 TEST_F(RefusalTest, SecondAggregatorOnOneStore) {
