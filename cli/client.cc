@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/terminal.h"
-#include "common/absl_view.h"
 #include "common/connection_hint.h"
 #include "common/host_port.h"
 #include "common/pem_files.h"
@@ -52,14 +51,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const Clie
 
 // "no aggregator answers", why, and the way out.
 std::string Unreachable(const std::string& message, const ClientOptions& options) {
-  const ConnectionHint hint = HintFor(UsesTls(options), !options.tls_cert.empty(), message);
-  std::string text = absl::StrCat("no aggregator answers at ", options.aggregator, ": ");
-  if (hint.text.empty()) {
-    absl::StrAppend(&text, message);
-  } else {
-    absl::StrAppend(&text, ToAbsl(hint.text), " (", message, ")");
-  }
-  if (hint.about_tls) return text;
+  const ConnectionHint hint =
+      HintFor(UsesTls(options), !options.tls_cert.empty(), options.aggregator, message);
+  std::string text = absl::StrCat("no aggregator answers at ", options.aggregator, ": ", hint.text);
+  if (hint.way_out) return text;
   return absl::StrCat(text,
                       "; check that it runs there, or give its address with --aggregator or "
                       "FLEETBLAME_AGGREGATOR");

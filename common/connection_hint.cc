@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/absl_view.h"
 
 namespace fleetblame {
@@ -20,9 +21,14 @@ constexpr std::string_view kPlain =
 constexpr std::string_view kNotAccepted =
     "the aggregator does not accept this certificate; check --tls-cert and --tls-key";
 
+struct Words {
+  std::string_view text;
+  bool way_out = false;
+};
+
 struct Known {
   std::string_view text;  // in lower case
-  ConnectionHint hint;
+  Words words;
 };
 
 // The first that matches counts.
@@ -39,13 +45,11 @@ constexpr Known kKnown[] = {
     {"unknown ca", {kNotAccepted, true}},
     {"handshak", {"the TLS handshake failed; check --tls-ca, --tls-cert and --tls-key", true}},
     {"connection refused", {"nothing listens there", false}},
-    {"dns resolution failed", {"the name cannot be resolved", false}},
-    {"name resolution", {"the name cannot be resolved", false}},
 };
 
 // With TLS 1.3 a client hears of a certificate that it lacks only after the handshake, and often as
 // no more than the end of the connection.
-ConnectionHint ClosedAtOnce(bool tls, bool certificate) {
+Words ClosedAtOnce(bool tls, bool certificate) {
   if (!tls) {
     return {"the connection was closed at once; if the aggregator speaks TLS, give --tls-ca", true};
   }
@@ -61,17 +65,41 @@ ConnectionHint ClosedAtOnce(bool tls, bool certificate) {
       true};
 }
 
-}  // namespace
+// Of what the resolver says only one thing helps: whether it was told that there is no such name.
+// It goes by the name alone, so that is what is said.
+std::string NameWithoutAddress(std::string_view address, const std::string& message) {
+  const std::string name(address.substr(0, address.rfind(':')));
+  const bool answered =
+      !absl::StrContains(message, "contact") && !absl::StrContains(message, "temporary failure");
+  return answered ? absl::StrCat("there is no host of the name ", name,
+                                 "; check --aggregator, or add the name to DNS or /etc/hosts")
+                  : absl::StrCat("no DNS server answers, so the address of ", name,
+                                 " is not known; check /etc/resolv.conf, or give an IP address "
+                                 "with --aggregator");
+}
 
-ConnectionHint HintFor(bool tls, bool certificate, std::string_view grpc_message) {
-  const std::string message = absl::AsciiStrToLower(ToAbsl(grpc_message));
+Words WordsFor(bool tls, bool certificate, const std::string& message) {
   for (const Known& known : kKnown) {
-    if (absl::StrContains(message, ToAbsl(known.text))) return known.hint;
+    if (absl::StrContains(message, ToAbsl(known.text))) return known.words;
   }
   if (absl::StrContains(message, "socket closed") || absl::StrContains(message, "reset")) {
     return ClosedAtOnce(tls, certificate);
   }
   return {};
+}
+
+}  // namespace
+
+ConnectionHint HintFor(bool tls, bool certificate, std::string_view address,
+                       std::string_view grpc_message) {
+  const std::string message = absl::AsciiStrToLower(ToAbsl(grpc_message));
+  if (absl::StrContains(message, "dns resolution failed") ||
+      absl::StrContains(message, "name resolution")) {
+    return {NameWithoutAddress(address, message), true};
+  }
+  const Words words = WordsFor(tls, certificate, message);
+  if (words.text.empty()) return {std::string(grpc_message), false};
+  return {absl::StrCat(ToAbsl(words.text), " (", ToAbsl(grpc_message), ")"), words.way_out};
 }
 
 }  // namespace fleetblame

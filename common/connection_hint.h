@@ -7,17 +7,22 @@
 #ifndef COMMON_CONNECTION_HINT_H_
 #define COMMON_CONNECTION_HINT_H_
 
+#include <string>
 #include <string_view>
 
 namespace fleetblame {
 
 struct ConnectionHint {
-  std::string_view text;   // empty when the message is not a known one
-  bool about_tls = false;  // the peer was reached, and TLS is what is wrong
+  // One sentence: what is wrong, and what gRPC said where that adds something. gRPC's words alone
+  // when they are not known.
+  std::string text;
+  bool way_out = false;  // the sentence says what to do
 };
 
-// `tls`: this side speaks TLS; `certificate`: it has shown one of its own.
-ConnectionHint HintFor(bool tls, bool certificate, std::string_view grpc_message);
+// `tls`: this side speaks TLS; `certificate`: it has shown one of its own. `address` is as it was
+// given with --aggregator.
+ConnectionHint HintFor(bool tls, bool certificate, std::string_view address,
+                       std::string_view grpc_message);
 
 }  // namespace fleetblame
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/absl_view.h"
 #include "common/connection_hint.h"
 #include "common/pem_files.h"
 
@@ -47,9 +46,8 @@ std::shared_ptr<grpc::ChannelCredentials> MakeCredentials(const TlsConfig& confi
 
 std::string ExplainConnectionError(const TlsConfig& config, const std::string& address,
                                    std::string_view grpc_message) {
-  const std::string_view hint = HintFor(config.enabled(), !config.cert.empty(), grpc_message).text;
-  if (hint.empty()) return absl::StrCat(address, ": ", ToAbsl(grpc_message));
-  return absl::StrCat(address, ": ", ToAbsl(hint), " (", ToAbsl(grpc_message), ")");
+  return absl::StrCat(address, ": ",
+                      HintFor(config.enabled(), !config.cert.empty(), address, grpc_message).text);
 }
 
 }  // namespace fleetblame::agent

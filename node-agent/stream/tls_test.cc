@@ -154,12 +154,24 @@ TEST_F(TlsTest, AnotherNameIsNamedAsTheCause) {
   options_.tls.ca = Path("ca.crt");
   StartClient();
   EXPECT_THAT(FirstError(), HasSubstr("--tls-server-name"));
+  // `--check` finds it before the service is started.
+  const absl::Status probed = ProbeAggregator(options_.address, options_.tls, absl::Seconds(5));
+  EXPECT_THAT(std::string(probed.message()), HasSubstr("does not name this host"));
   // And the way out works.
   client_.reset();
   options_.tls.server_name = "elsewhere.example";
+  EXPECT_TRUE(ProbeAggregator(options_.address, options_.tls, absl::Seconds(5)).ok());
   StartClient();
   AppendWindow();
   EXPECT_TRUE(collector_.WaitForDurable(1));
+}
+
+// An address in numbers has to stand in the certificate as one.
+TEST_F(TlsTest, AnAddressInNumbersIsComparedToo) {
+  StartServer("server", /*mutual=*/false);
+  options_.tls.ca = Path("ca.crt");
+  const absl::Status probed = ProbeAggregator(collector_.address(), options_.tls, absl::Seconds(5));
+  EXPECT_THAT(std::string(probed.message()), HasSubstr("does not name this host"));
 }
 
 TEST_F(TlsTest, PlainTextOnOneSideOnly) {
