@@ -676,6 +676,7 @@ static __noinline int note_place(struct scratch* s, const struct fb_device* devi
   }
   o->flags = device->flags & FB_DEVICE_BIOS   ? FB_ORIGIN_STACKED
              : device->flags & FB_DEVICE_LOOP ? FB_ORIGIN_NOTED
+             : device->flags & FB_DEVICE_HEAD ? FB_ORIGIN_HEAD
                                               : 0;
   u32 top = o->top;
   if (!top && may_skip(o->opf, bio->bi_flags, o->bytes, device))
@@ -890,10 +891,21 @@ int block_split_q(u64* ctx) { return on_split((struct bio*)ctx[1]); }
 
 /* --- Stacked devices: see layer.bpf.h --- */
 
+/* A multipath head hands its bios on as they are. The request that comes of one is the head's. */
+static __noinline int note_path(u32 path, u32 head) {
+  u32* known = bpf_map_lookup_elem(&paths, &path);
+  if (!known || *known != head) bpf_map_update_elem(&paths, &path, &head, BPF_ANY);
+  return 0;
+}
+
 static __always_inline int on_remap(struct bio* bio, u32 dev, u64 from) {
   /* Partitions are announced here as well; they are no devices of ours. */
   const struct fb_device* device = device_of(dev);
-  if (!device || !(device->flags & FB_DEVICE_BIOS)) return 0;
+  if (!device || !(device->flags & (FB_DEVICE_BIOS | FB_DEVICE_HEAD))) return 0;
+  if (device->flags & FB_DEVICE_HEAD) {
+    note_path(disk_number(bio_disk(bio)), dev);
+    return 0;
+  }
   struct scratch* s = enter();
   if (!s) return 0;
   link_bio(s->level, plain_address(s, bio), dev, from);
@@ -1071,10 +1083,10 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
   if (lost_bytes) {
     struct request___disk* old = (void*)rq;
     struct gendisk* disk = bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
-    u32 dev = disk ? disk_number(disk) : 0;
-    if (!device_of(dev)) return 0; /* not watched */
+    const struct fb_device* device = device_of_request(disk ? disk_number(disk) : 0);
+    if (!device) return 0; /* not watched */
     count(cut && bio ? FB_COUNTER_chain_cut : FB_COUNTER_bio_unknown);
-    count_lost(dev, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0);
+    count_lost_of(device, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0);
   }
   return 0;
 }

@@ -207,6 +207,7 @@ struct fb_journal {
 #define FB_ORIGIN_DOUBLE 8u
 #define FB_ORIGIN_BELOW 16u /* `top` holds */
 #define FB_ORIGIN_NOTED 32u /* of a loop device: found by its sectors like those of STACKED ones */
+#define FB_ORIGIN_HEAD 64u  /* of a multipath head: it may end without ever becoming a request */
 /* From here on: logarithm of how many IOs a sampled one stands for. */
 #define FB_ORIGIN_WEIGHT_SHIFT 8
 
@@ -340,6 +341,9 @@ struct fb_device {
  * pool): they are noted in the ledger of fb_device.writers. */
 #define FB_DEVICE_NOTED 4u
 #define FB_DEVICE_LOOP 8u /* a loop device on a file in loop_files */
+/* Head of a multipath namespace: it makes no requests, but its IOs are those of its paths, which are
+ * nobody's disks. */
+#define FB_DEVICE_HEAD 16u
 
 /*
  * Bios of stacked devices by the sectors they cover, for those that look for the bio they were made

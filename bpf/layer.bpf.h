@@ -156,6 +156,7 @@ static __always_inline void settle(struct fb_origin* o, u64 bio, u32 dev,
   o->opf = LOAD(struct bio, bio, bi_opf);
   o->op = operation_of(o->opf, bytes);
   o->flags &= FB_ORIGIN_DOUBLE | FB_ORIGIN_BELOW;
+  if (device && (device->flags & FB_DEVICE_HEAD)) o->flags |= FB_ORIGIN_HEAD;
   if (bytes != o->bytes) rescale(o, bytes);
   if (device && (device->flags & (FB_DEVICE_BIOS | FB_DEVICE_LOOP))) {
     o->flags |= device->flags & FB_DEVICE_BIOS ? FB_ORIGIN_STACKED : FB_ORIGIN_NOTED;
@@ -344,11 +345,16 @@ __noinline u32 queue_known(u64 bio, u32 dev) {
   return watched ? top : LINK_DONE;
 }
 
-/* The end of a bio of a device that makes no requests. */
+/*
+ * The end of a bio of a device that makes no requests, or of a multipath head that had no path left
+ * for it: then it has failed. What ends as a request is no longer in the table, or, as the driver of
+ * NVMe announces it before, has not failed yet.
+ */
 __noinline int complete_stacked(u64 bio, u32 error, u64 now) {
   struct fb_origin* o = bio_find(bio);
-  if (!o || !(o->flags & FB_ORIGIN_STACKED)) return 0;
-  range_mark(o->dev, o->sector, o->bytes, 0);
+  if (!o || !(o->flags & (error ? FB_ORIGIN_STACKED | FB_ORIGIN_HEAD : FB_ORIGIN_STACKED)))
+    return 0;
+  if (o->flags & FB_ORIGIN_STACKED) range_mark(o->dev, o->sector, o->bytes, 0);
   struct fb_end end = {.ios = 1, .error = error, .io_ns = now - o->queue_ns};
   charge_origin(o, &end, bio, false);
   bio_remove(bio);

@@ -86,6 +86,9 @@ FB_ARRAY(devices, struct fb_device, FB_DEVICE_PLACES);
 
 FB_HASH(ranges, struct fb_range_key, struct fb_range, 16384);
 
+/* Path of a multipath head -> that head, both as the kernel numbers them. */
+FB_HASH(paths, u32, u32, 1024);
+
 FB_HASH(loop_files, struct fb_loop_file, struct fb_loop, 1024);
 
 FB_HASH(journals, u32, struct fb_journal, 1024);
@@ -325,6 +328,13 @@ static __always_inline const struct fb_device* device_of(u32 dev) {
     if (device->dev == dev) return device;
   }
   return 0;
+}
+
+/* The disk for which a request to `dev` counts. */
+static __always_inline const struct fb_device* device_of_request(u32 dev) {
+  const struct fb_device* device = device_of(dev);
+  u32* head = device ? 0 : bpf_map_lookup_elem(&paths, &dev);
+  return head ? device_of(*head) : device;
 }
 
 static __always_inline bool is_watched(u32 dev) {

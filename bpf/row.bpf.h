@@ -14,15 +14,18 @@
 #define COMPLETE_ALL 2u   /* the bio ends with this piece */
 #define COMPLETE_TRACE 4u
 
-static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
-  const struct fb_device* device = device_of(dev);
-  if (!device) return;
+static __always_inline void count_lost_of(const struct fb_device* device, u32 op, u64 bytes,
+                                          u64 ios) {
   u32 index = device->index * FB_OP_COUNT + (op & (FB_OP_COUNT - 1));
   struct fb_lost* cell = bpf_map_lookup_elem(&lost, &index);
   if (!cell) return;
   if (bytes) ADD(cell->bytes, bytes);
   /* Adding a constant 0 becomes an atomic or, which kernels before 5.12 refuse. */
   if (ios) ADD(cell->ios, ios);
+}
+static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
+  const struct fb_device* device = device_of(dev);
+  if (device) count_lost_of(device, op, bytes, ios);
 }
 
 static __always_inline struct fb_row* row_get(const struct fb_row_key* key) {

@@ -130,7 +130,7 @@ static __always_inline bool was_skipped(u64 bio, u32 op) {
 __noinline int complete_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
   u32 op = LOAD(struct bio, bio, bi_opf) & REQ_OP_MASK;
   if (error || !was_skipped(bio, op)) return 0;
-  const struct fb_device* device = device_of(disk_of_plain_bio(bio));
+  const struct fb_device* device = device_of_request(disk_of_plain_bio(bio));
   if (!device) return 1; /* not watched */
   u32 index = device->index * 2 + (op == REQ_OP_WRITE);
   struct fb_skipped* cell = bpf_map_lookup_elem(&skipped, &index);

@@ -52,12 +52,6 @@ std::vector<std::string> NamesIn(const fs::path& directory) {
   return names;
 }
 
-// Of an NVMe namespace with several paths: it makes no requests of its own.
-bool IsMultipathHead(const fs::path& disk) {
-  std::error_code error;
-  return disk.filename().string().rfind("nvme", 0) == 0 && !fs::exists(disk / "mq", error);
-}
-
 // Directory of a device, or an error.
 fs::path DirectoryOf(const std::string& sysfs, uint32_t major, uint32_t minor,
                      std::error_code* error) {
@@ -103,7 +97,8 @@ v1::Device ReadDevice(const std::string& sysfs, uint32_t major, uint32_t minor) 
     if (static_cast<size_t>(device.lower_size()) == kMaxLower) break;
     device.add_lower(lower);
   }
-  device.set_stacked(device.lower_size() > 0 || IsMultipathHead(disk));
+  // The head of an NVMe namespace with several paths is a disk: the paths are none.
+  device.set_stacked(device.lower_size() > 0);
   device.set_persistent_id(FirstAttribute(
       disk, {"wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid"}));
   const std::string rotational = ReadAttribute(disk / "queue/rotational");

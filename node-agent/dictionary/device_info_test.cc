@@ -94,6 +94,17 @@ TEST_F(DeviceInfoTest, AStackedDeviceKnowsItsNameAndWhatItStandsOn) {
   EXPECT_TRUE(device.stacked());
 }
 
+TEST_F(DeviceInfoTest, AMultipathHeadIsADisk) {
+  Put("devices/nvme-subsystem/nvme-subsys0/nvme0n1/wwid", "eui.0025388b71b3fe15\n");
+  Put("devices/nvme-subsystem/nvme-subsys0/nvme0n1/device/model", "Fast Disk 960\n");
+  Link("259:2", "devices/nvme-subsystem/nvme-subsys0/nvme0n1");
+  const v1::Device device = ReadDevice(sysfs_.string(), 259, 2);
+  EXPECT_EQ(device.name(), "nvme0n1");
+  EXPECT_EQ(device.persistent_id(), "eui.0025388b71b3fe15");
+  EXPECT_EQ(device.model(), "Fast Disk 960");
+  EXPECT_FALSE(device.stacked()) << "its paths are no disks, so it is what was written to";
+}
+
 TEST_F(DeviceInfoTest, ADeviceThatIsGoneIsNamedByItsNumbers) {
   const v1::Device device = ReadDevice(sysfs_.string(), 253, 7);
   EXPECT_EQ(device.name(), "253:7");

@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -27,7 +31,7 @@ bool IsArray(StackKind kind) {
 }
 
 bool IsMapping(StackKind kind) {
-  if (IsLoopOnFile(kind)) return false;
+  if (IsLoopOnFile(kind) || IsServed(kind) || IsMultipath(kind)) return false;
   return !IsArray(kind) || kind == StackKind::kCryptOnRaid1;
 }
 
@@ -51,8 +55,15 @@ std::string DriverOf(StackKind kind) {
     case StackKind::kLoopOnExt4:
     case StackKind::kLoopOnXfs:
       return "loop";
+    case StackKind::kNbdOnExt4:
+      return "nbd";
+    case StackKind::kNvme:
+    case StackKind::kNvmeSlow:
+      return "nvme";
     case StackKind::kHalfError:
       return "error";
+    case StackKind::kFlakey:
+      return "flakey";
     case StackKind::kRaid0:
       return "raid0";
     case StackKind::kRaid1:
@@ -66,6 +77,18 @@ std::string DriverOf(StackKind kind) {
 bool FileHolds(const char* path, const std::string& text) {
   auto content = RunCommand({"cat", path});
   return content.ok() && content->find(text) != std::string::npos;
+}
+
+// By the class that the PCI bus has for them.
+int NvmeControllers() {
+  int count = 0;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/bus/pci/devices", none)) {
+    std::ifstream file(entry.path() / "class");
+    std::string text;
+    if (file >> text && text == "0x010802") ++count;
+  }
+  return count;
 }
 
 bool IsVolume(StackKind kind) { return kind == StackKind::kLvm || kind == StackKind::kLvmSnapshot; }
@@ -116,8 +139,16 @@ const char* StackName(StackKind kind) {
       return "loop_on_ext4";
     case StackKind::kLoopOnXfs:
       return "loop_on_xfs";
+    case StackKind::kNbdOnExt4:
+      return "nbd_on_ext4";
+    case StackKind::kNvme:
+      return "nvme_multipath";
+    case StackKind::kNvmeSlow:
+      return "nvme_failover";
     case StackKind::kHalfError:
       return "dm_error";
+    case StackKind::kFlakey:
+      return "dm_flakey";
   }
   return "?";
 }
@@ -126,12 +157,23 @@ bool IsLoopOnFile(StackKind kind) {
   return kind == StackKind::kLoopOnExt4 || kind == StackKind::kLoopOnXfs;
 }
 
+bool IsServed(StackKind kind) { return kind == StackKind::kNbdOnExt4; }
+
+bool IsMultipath(StackKind kind) {
+  return kind == StackKind::kNvme || kind == StackKind::kNvmeSlow;
+}
+
 bool IsSnapshotOrigin(StackKind kind) {
   return kind == StackKind::kSnapshotOrigin || kind == StackKind::kLvmSnapshot;
 }
 
 std::string StackedDisk::Unavailable(StackKind kind) {
   if (std::string why = ScratchDisksUnavailable(); !why.empty()) return why;
+  if (IsServed(kind)) return NbdDisk::Unavailable();
+  if (IsMultipath(kind)) {
+    if (NvmeControllers() < 2) return "no NVMe disk that two controllers lead to";
+    if (access("/sys/module/nvme", F_OK) != 0) return "the module nvme is not loaded";
+  }
   if (IsMapping(kind)) {
     if (!HaveProgram("dmsetup")) return "dmsetup is not installed";
     auto targets = RunCommand({"dmsetup", "targets"});
@@ -146,6 +188,24 @@ std::string StackedDisk::Unavailable(StackKind kind) {
     if (!FileHolds("/proc/mdstat", level)) return absl::StrCat("the kernel has no md ", level);
   }
   return "";
+}
+
+// The driver may still be looking for them.
+absl::Status StackedDisk::FindHead(uint32_t nsid) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (absl::Now() < deadline) {
+    for (const auto& entry : std::filesystem::directory_iterator("/sys/block")) {
+      std::ifstream file(entry.path() / "nsid");
+      uint32_t there = 0;
+      std::error_code none;
+      if (!(file >> there) || there != nsid) continue;
+      if (std::filesystem::exists(entry.path() / "mq", none)) continue;
+      top_ = entry.path().filename();
+      if (paths().size() >= 2) return absl::OkStatus();
+    }
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+  return absl::NotFoundError(absl::StrCat("no NVMe namespace ", nsid, " with two ways to it"));
 }
 
 absl::Status StackedDisk::AddDisks(size_t count, uint64_t bytes) {
@@ -213,6 +273,17 @@ absl::Status StackedDisk::AddLoop(FilesystemKind outer, uint64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status StackedDisk::AddServed(FilesystemKind outer, uint64_t bytes) {
+  auto filesystem = ScratchFilesystem::Create(outer, disks_[0].get());
+  if (!filesystem.ok()) return filesystem.status();
+  outer_ = *std::move(filesystem);
+  auto disk = NbdDisk::Create(outer_->mount_point() + "/disk", bytes, kServerComm);
+  if (!disk.ok()) return disk.status();
+  served_ = *std::move(disk);
+  top_ = served_->name();
+  return absl::OkStatus();
+}
+
 absl::Status StackedDisk::AddArray(const std::string& level) {
   static int next = 0;
   const std::string name = absl::StrCat("md", next++);
@@ -237,7 +308,7 @@ absl::Status StackedDisk::AddArray(const std::string& level) {
 
 absl::Status StackedDisk::Build(uint64_t bytes) {
   const uint64_t sectors = bytes / kSectorBytes;
-  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2, 2, 2, 1, 1, 1};
+  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2, 2, 2, 1, 1, 1, 0, 0, 1, 1};
   absl::Status status = AddDisks(counts[static_cast<int>(kind_)], bytes);
   if (!status.ok()) return status;
   auto path = [this](int i) { return disks_[i]->path(); };
@@ -290,6 +361,14 @@ absl::Status StackedDisk::Build(uint64_t bytes) {
       return AddLoop(FilesystemKind::kExt4, bytes * 3 / 4);
     case StackKind::kLoopOnXfs:
       return AddLoop(FilesystemKind::kXfs, bytes * 3 / 4);
+    case StackKind::kNbdOnExt4:
+      return AddServed(FilesystemKind::kExt4, bytes * 3 / 4);
+    case StackKind::kNvme:
+      return FindHead(1);
+    case StackKind::kNvmeSlow:
+      return FindHead(2);
+    case StackKind::kFlakey:
+      return AddMapping("fb-flakey", absl::StrCat("0 ", sectors, " flakey ", path(0), " 0 1 1"));
     case StackKind::kHalfError:
       return AddMapping("fb-error", absl::StrCat("0 ", sectors / 2, " linear ", path(0), " 0\n",
                                                  sectors / 2, " ", sectors / 2, " error\n"));
@@ -320,18 +399,65 @@ StackedDisk::~StackedDisk() {
 std::vector<std::string> StackedDisk::leaves() const {
   std::vector<std::string> names;
   for (const auto& disk : disks_) names.push_back(disk->name());
+  if (IsMultipath(kind_)) names.push_back(top_);
   return names;
 }
 
 std::vector<std::string> StackedDisk::devices() const {
   std::vector<std::string> names = {top_};
   names.insert(names.end(), middle_.begin(), middle_.end());
-  for (const std::string& leaf : leaves()) names.push_back(leaf);
+  for (const auto& disk : disks_) names.push_back(disk->name());
   return names;
 }
 
 uint64_t StackedDisk::copies() const {
   return kind_ == StackKind::kRaid1 || kind_ == StackKind::kCryptOnRaid1 ? 2 : 1;
+}
+
+std::vector<std::string> StackedDisk::paths() const {
+  std::vector<std::string> names;
+  const size_t n = top_.find('n', 4);
+  if (!IsMultipath(kind_) || n == std::string::npos) return names;
+  const std::string begin = top_.substr(0, n) + "c", end = top_.substr(n);
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/block")) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, begin) && absl::EndsWith(name, end)) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> StackedDisk::controllers() const {
+  std::vector<std::string> names;
+  for (const std::string& path : paths()) {
+    std::error_code error;
+    const auto device = std::filesystem::canonical("/sys/block/" + path + "/device", error);
+    if (!error) names.push_back(device.filename());
+  }
+  return names;
+}
+
+bool StackedDisk::IsCountedItself() const {
+  return !IsMultipath(kind_) ||
+         FileHolds(absl::StrCat("/sys/block/", top_, "/queue/iostats").c_str(), "1");
+}
+
+absl::StatusOr<DiskCounters> StackedDisk::SumOfPaths() const {
+  DiskCounters sum;
+  for (const std::string& path : paths()) {
+    auto counters = ReadDiskCounters(path);
+    if (!counters.ok()) return counters.status();
+    sum.read_ios += counters->read_ios;
+    sum.read_bytes += counters->read_bytes;
+    sum.write_ios += counters->write_ios;
+    sum.write_bytes += counters->write_bytes;
+    sum.discard_bytes += counters->discard_bytes;
+    sum.in_flight += counters->in_flight;
+  }
+  return sum;
+}
+
+absl::StatusOr<DiskCounters> StackedDisk::Counters(const std::string& device) const {
+  return IsCountedItself() ? ReadDiskCounters(device) : SumOfPaths();
 }
 
 absl::Status StackedDisk::WaitForRest(absl::Duration rest) const {
@@ -342,7 +468,7 @@ absl::Status StackedDisk::WaitForRest(absl::Duration rest) const {
     std::vector<DiskCounters> now;
     bool idle = true;
     for (const std::string& name : devices()) {
-      auto counters = ReadDiskCounters(name);
+      auto counters = Counters(name);
       if (!counters.ok()) return counters.status();
       idle &= counters->in_flight == 0;
       now.push_back(*counters);

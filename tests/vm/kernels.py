@@ -31,8 +31,8 @@ REQUIRED_MODULES = ["loop", "ext4", "xfs", "btrfs", "f2fs", "overlay"]
 OPTIONAL_MODULES = ["crc32c_generic", "crc32c_intel", "xxhash_generic", "sha256_generic",
                     "blake2b_generic", "crc32_generic", "aes_generic", "ecb", "cbc", "cts", "xts", "sha512_generic",
                     # Stacked devices.
-                    "dm_mod", "dm_crypt", "dm_snapshot", "dm_thin_pool", "raid0", "raid1", "raid456",
-                    "aesni_intel"]
+                    "dm_mod", "dm_crypt", "dm_snapshot", "dm_thin_pool", "dm_flakey", "dm_multipath",
+                    "dm_round_robin", "raid0", "raid1", "raid456", "aesni_intel"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 PACKAGE = re.compile(r"^linux-(image|binary|modules|base)-\S*amd64$")
 LISTS_MAX_AGE_SECONDS = 24 * 3600

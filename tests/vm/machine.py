@@ -31,7 +31,8 @@ class Result:
 class Machine:
     """Emulated throughout, so that it runs wherever its host does."""
 
-    def __init__(self, image, initramfs, folder, cpus=2, memory_mib=1536):
+    def __init__(self, image, initramfs, folder, cpus=2, memory_mib=1536, hardware=()):
+        """`hardware`: more arguments for QEMU, each a device of the machine or what is behind it."""
         self.folder = pathlib.Path(folder)
         self.died_early = False  # the last run ended by itself before its first step
         self.console = self.folder / "console.log"
@@ -42,6 +43,7 @@ class Machine:
             "-no-reboot", "-kernel", str(image), "-initrd", str(initramfs),
             "-append", "console=ttyS0 panic=-1 no_timer_check rdinit=/init loglevel=5 mitigations=off",
             "-serial", f"file:{self.console}", "-serial", f"file:{self.report}",
+            *hardware,
         ]
 
     def run(self, steps):

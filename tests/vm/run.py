@@ -106,6 +106,20 @@ def tagwait_step(kernel):
                         "--gtest_output=xml:/vm/out/tagwait.xml")
 
 
+def hardware_for(options, steps, folder):
+    """QEMU's arguments for what the steps need, with the files behind it made in `folder`."""
+    names = {step.name for step in steps}
+    arguments = []
+    for group in scenarios.GROUPS:
+        if group.name not in names and not options.command:
+            continue
+        for name, size in group.disks.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.truncate(size)
+        arguments += [argument.format(folder=folder) for argument in group.hardware]
+    return arguments
+
+
 def find_program(name):
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
 
@@ -182,7 +196,8 @@ def run(options, kernel):
     with tempfile.TemporaryDirectory(prefix="fleetblame-vm-") as folder:
         initrd = os.path.join(folder, "initrd")
         root_filesystem(options, kernel, steps).write(initrd)
-        vm = machine.Machine(kernel["image"], initrd, folder)
+        vm = machine.Machine(kernel["image"], initrd, folder,
+                             hardware=hardware_for(options, steps, folder))
         begin = time.monotonic()
         results, release, problem, step = vm.run(steps)
         cases, found, missing = [], [], []

@@ -24,6 +24,17 @@ SOME_PATHS = {
              "ext4_dsync"],
     "7": ["ext4_fscrypt_write_syncfs", "disk_buffered_fsync", "xfs_trim"],
 }
+# Two controllers of one NVMe subsystem, and two namespaces that both of them lead to. Of the second
+# one, requests are under way for long, so that a controller that fails always leaves some behind.
+NVME_DISKS = {"nvme1": 400 << 20, "nvme2": 64 << 20}
+NVME = ("-drive", "if=none,id=nvme1,format=raw,cache=unsafe,file={folder}/nvme1",
+        "-drive", "if=none,id=nvme2,format=raw,cache=unsafe,file={folder}/nvme2,"
+                  "throttling.bps-write=1048576",
+        "-device", "nvme-subsys,id=subsystem,nqn=fleetblame",
+        "-device", "nvme,id=path1,serial=fleetblame,subsys=subsystem",
+        "-device", "nvme,id=path2,serial=fleetblame,subsys=subsystem",
+        "-device", "nvme-ns,bus=path1,drive=nvme1,nsid=1,shared=on",
+        "-device", "nvme-ns,bus=path1,drive=nvme2,nsid=2,shared=on")
 
 
 @dataclasses.dataclass
@@ -38,6 +49,9 @@ class Group:
     on_demand: tuple = ()  # modules that its command loads by itself
     prefix: str = "*/"  # of a case, in the names of its program
     tools: tuple = ()  # programs of this machine that it uses, if there are any
+    # Devices of the machine, as QEMU's arguments; {folder} is one of the run's own.
+    hardware: tuple = ()
+    disks: dict = dataclasses.field(default_factory=dict)  # files in that folder -> their size
 
     def filter_for(self, kernel, patterns=(), all_paths=False):
         """What to run of it, for gtest: what is asked for by name, or what there is on this kernel; "" if
@@ -70,8 +84,12 @@ GROUPS = [
           "trap 'rmmod scsi_debug' EXIT; insmod /vm/modules/scsi_debug.ko && "
           "errors_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
           [], "ErrorsTest.scsi_*", modules=("sd_mod",), on_demand=("scsi_debug",), prefix="*."),
-    Group("layers", "layers_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
-          [], "All/*", {"6.1": STACKS, "7": STACKS}, tools=("dmsetup", "mdadm", "lvm")),
+    Group("layers",
+          "trap 'rmmod nvme nbd' EXIT; insmod /vm/modules/nbd.ko nbds_max=1; "
+          "insmod /vm/modules/nvme.ko; "
+          "layers_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          [], "All/*", {"6.1": STACKS, "7": STACKS}, on_demand=("nbd", "nvme"),
+          tools=("dmsetup", "mdadm", "lvm"), hardware=NVME, disks=NVME_DISKS),
     Group("cgroup", "cgroup_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
           [], "All/*", {"6.1": []}),
 ]

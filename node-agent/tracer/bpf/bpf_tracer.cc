@@ -193,7 +193,7 @@ void BpfTracer::AddBooks(Snapshot* snapshot) {
     AddRow(std::move(row), &snapshot->rows);
   };
   for (auto& [number, disk] : disks_.all()) {
-    absl::StatusOr<DiskStat> stat = ReadDiskStat(disk.name);
+    absl::StatusOr<DiskStat> stat = disk.reader.Read();
     if (!stat.ok()) continue;
     const bool rested = EnterKernelCounts(number, *stat, ours, &disk, &books);
     if (disk.Deficit() > 0) missed_ends_.Find(number, &disk, add);

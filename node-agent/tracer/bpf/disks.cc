@@ -47,18 +47,6 @@ std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
   return names;
 }
 
-// The head of a multipath NVMe namespace ("nvme0n1") has paths ("nvme0c1n1") and no slaves.
-std::vector<std::string> PathsOfHead(const std::string& head, const std::vector<std::string>& all) {
-  std::vector<std::string> paths;
-  size_t n = head.find('n', 4);
-  if (!absl::StartsWith(head, "nvme") || n == std::string::npos) return paths;
-  const std::string pattern = absl::StrCat(head.substr(0, n), "c*", head.substr(n));
-  for (const std::string& name : all) {
-    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) paths.push_back(name);
-  }
-  return paths;
-}
-
 bool HasParity(const std::filesystem::path& disk) {
   std::ifstream file(disk / "md/level");
   std::string level;
@@ -81,9 +69,10 @@ std::vector<Disk> ListDisks(const std::string& sys_block) {
     Disk disk;
     disk.name = name;
     if (!ReadNumber(root / name / "dev", &disk.number)) continue;
-    disk.bios = !std::filesystem::exists(root / name / "mq", error);
+    const bool requests = std::filesystem::exists(root / name / "mq", error);
+    disk.head = !requests && absl::StartsWith(name, "nvme");
+    disk.bios = !requests && !disk.head;
     disk.lower = NamesIn(root / name / "slaves");
-    if (disk.bios && disk.lower.empty()) disk.lower = PathsOfHead(name, names);
     disk.holders = NamesIn(root / name / "holders");
     disk.parity = HasParity(root / name);
     disks.push_back(std::move(disk));
@@ -211,10 +200,66 @@ absl::StatusOr<DiskStat> ReadDiskStat(const std::string& name) {
   return ParseDiskStat(text);
 }
 
+std::vector<std::string> PathsOfHead(const std::string& head, const std::string& sys_block) {
+  std::vector<std::string> paths;
+  const size_t n = head.find('n', 4);
+  if (!absl::StartsWith(head, "nvme") || n == std::string::npos) return paths;
+  const std::string pattern = absl::StrCat(head.substr(0, n), "c*", head.substr(n));
+  for (const std::string& name : NamesIn(sys_block)) {
+    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) paths.push_back(name);
+  }
+  return paths;
+}
+
+bool HeadIsCounted(const std::string& head, const std::string& sys_block) {
+  std::ifstream file(absl::StrCat(sys_block, "/", head, "/queue/iostats"));
+  int on = 0;
+  return (file >> on) && on != 0;
+}
+
+DiskStat PathSums::Add(const std::map<std::string, DiskStat>& now) {
+  auto add = [](const DiskStat& from, DiskStat* to) {
+    to->read_ios += from.read_ios;
+    to->read_bytes += from.read_bytes;
+    to->write_ios += from.write_ios;
+    to->write_bytes += from.write_bytes;
+    to->discard_ios += from.discard_ios;
+    to->discard_bytes += from.discard_bytes;
+  };
+  auto began_anew = [](const DiskStat& before, const DiskStat& after) {
+    return after.read_bytes < before.read_bytes || after.write_bytes < before.write_bytes ||
+           after.discard_bytes < before.discard_bytes;
+  };
+  for (const auto& [path, stat] : last_) {
+    auto same = now.find(path);
+    if (same == now.end() || began_anew(stat, same->second)) add(stat, &gone_);
+  }
+  last_ = now;
+  DiskStat sum = gone_;
+  for (const auto& [path, stat] : now) add(stat, &sum);
+  return sum;
+}
+
 bool DiskIsIdle(const std::string& name) {
   std::ifstream file(absl::StrCat("/sys/block/", name, "/inflight"));
   uint64_t reads = 0, writes = 0;
   return static_cast<bool>(file >> reads >> writes) && reads == 0 && writes == 0;
+}
+
+absl::StatusOr<DiskStat> DiskReader::Read() {
+  if (!on_paths_) return ReadDiskStat(name_);
+  std::map<std::string, DiskStat> stats;
+  for (const std::string& path : PathsOfHead(name_)) {
+    // One that has gone meanwhile is not there.
+    if (auto stat = ReadDiskStat(path); stat.ok()) stats[path] = *stat;
+  }
+  return sums_.Add(stats);
+}
+
+bool DiskReader::IsIdle() const {
+  if (!on_paths_) return DiskIsIdle(name_);
+  const std::vector<std::string> paths = PathsOfHead(name_);
+  return std::all_of(paths.begin(), paths.end(), DiskIsIdle);
 }
 
 }  // namespace fleetblame::agent

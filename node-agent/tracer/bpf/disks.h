@@ -10,6 +10,7 @@
 #define NODE_AGENT_TRACER_BPF_DISKS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,11 @@ namespace fleetblame::agent {
 struct Disk {
   std::string name;  // kernel name, as in /sys/block
   DeviceNumber number;
-  // Takes bios and makes no requests of its own: device mapper, md, multipath heads, zram, pmem.
+  // Takes bios and makes no requests of its own: device mapper, md, zram, pmem.
   bool bios = false;
+  // Head of a multipath NVMe namespace: its requests are those of its paths, which have no device
+  // numbers and so are no disks of their own.
+  bool head = false;
   // Disks and partitions to which it passes its IO on, by name; empty for one that does not.
   std::vector<std::string> lower;
   // Devices that hold the whole disk, by name.
@@ -64,6 +68,40 @@ absl::StatusOr<DiskStat> ReadDiskStat(const std::string& name);
 
 // No request of the disk is on its way. False when that cannot be told.
 bool DiskIsIdle(const std::string& name);
+
+// The paths of a multipath head ("nvme0c0n1", "nvme0c1n1" of "nvme0n1") at present, by name.
+std::vector<std::string> PathsOfHead(const std::string& head,
+                                     const std::string& sys_block = "/sys/block");
+
+// Whether the kernel counts the IOs of a multipath head as the head's (since 6.4), or only as those
+// of its paths.
+bool HeadIsCounted(const std::string& head, const std::string& sys_block = "/sys/block");
+
+// What the paths of one head have counted together, also those that are gone: of these as much as
+// was last seen.
+class PathSums {
+ public:
+  DiskStat Add(const std::map<std::string, DiskStat>& now);
+
+ private:
+  std::map<std::string, DiskStat> last_;
+  DiskStat gone_;
+};
+
+// Reads what the kernel counts of one disk, wherever it does so.
+class DiskReader {
+ public:
+  DiskReader() = default;
+  explicit DiskReader(const Disk& disk)
+      : name_(disk.name), on_paths_(disk.head && !HeadIsCounted(disk.name)) {}
+  absl::StatusOr<DiskStat> Read();
+  bool IsIdle() const;
+
+ private:
+  std::string name_;
+  bool on_paths_ = false;
+  PathSums sums_;
+};
 
 }  // namespace fleetblame::agent
 

@@ -173,9 +173,39 @@ TEST_F(ListDisksTest, HeadOfAMultipathNamespace) {
   Add("nvme0c0n1", "259:1", true);
   Add("nvme0c1n1", "259:2", true);
   Add("nvme0n2", "259:3", true);
+  // Paths have no numbers.
+  for (const char* path : {"nvme0c0n1", "nvme0c1n1"}) std::filesystem::remove(root_ / path / "dev");
   auto disks = List();
-  EXPECT_EQ(disks["nvme0n1"].lower, (Strings{"nvme0c0n1", "nvme0c1n1"}));
-  EXPECT_TRUE(disks["nvme0n2"].lower.empty());
+  EXPECT_EQ(disks.size(), 2);
+  EXPECT_TRUE(disks["nvme0n1"].head);
+  EXPECT_FALSE(disks["nvme0n1"].bios) << "its IOs become requests";
+  EXPECT_FALSE(disks["nvme0n2"].head);
+  EXPECT_FALSE(disks["nvme0n2"].bios);
+  EXPECT_EQ(PathsOfHead("nvme0n1", root_.string()), (Strings{"nvme0c0n1", "nvme0c1n1"}));
+  EXPECT_EQ(PathsOfHead("nvme0n2", root_.string()), Strings{});
+  EXPECT_EQ(PathsOfHead("sda", root_.string()), Strings{});
+  EXPECT_FALSE(HeadIsCounted("nvme0n1", root_.string()));
+  std::filesystem::create_directories(root_ / "nvme0n1" / "queue");
+  std::ofstream(root_ / "nvme0n1" / "queue" / "iostats") << "0\n";
+  EXPECT_FALSE(HeadIsCounted("nvme0n1", root_.string()));
+  std::ofstream(root_ / "nvme0n1" / "queue" / "iostats") << "1\n";
+  EXPECT_TRUE(HeadIsCounted("nvme0n1", root_.string()));
+}
+
+TEST(PathSums, AddUpPathsAlsoThoseThatAreGone) {
+  PathSums sums;
+  EXPECT_EQ(sums.Add({}), DiskStat{});
+  EXPECT_EQ(sums.Add({{"a", {.write_ios = 1, .write_bytes = 10}}, {"b", {.write_bytes = 5}}}),
+            (DiskStat{.write_ios = 1, .write_bytes = 15}));
+  EXPECT_EQ(sums.Add({{"b", {.read_bytes = 2, .write_bytes = 6}}}),
+            (DiskStat{.read_bytes = 2, .write_ios = 1, .write_bytes = 16}))
+      << "a is gone";
+  EXPECT_EQ(sums.Add({{"a", {.write_bytes = 3}}, {"b", {.read_bytes = 2, .write_bytes = 6}}}),
+            (DiskStat{.read_bytes = 2, .write_ios = 1, .write_bytes = 19}))
+      << "it is back, and began anew";
+  EXPECT_EQ(sums.Add({{"a", {.write_bytes = 1}}, {"b", {.read_bytes = 2, .write_bytes = 6}}}),
+            (DiskStat{.read_bytes = 2, .write_ios = 1, .write_bytes = 20}))
+      << "the same between two looks";
 }
 
 TEST(ParseDiskStat, ReadsSectorsAsBytes) {

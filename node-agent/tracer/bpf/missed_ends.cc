@@ -36,7 +36,7 @@ uint64_t NewestWithin(std::vector<std::pair<uint64_t, uint64_t>> ios, int64_t al
 // not.
 void MissedEnds::Find(DeviceNumber device, WatchedDisk* disk, const Add& add) {
   const uint64_t before = BootTimeNs() - kLongestSoftirqNs;
-  if (!DiskIsIdle(disk->name)) return;
+  if (!disk->reader.IsIdle()) return;
   const uint32_t dev = PackDevice(device);
   std::vector<std::pair<uint64_t, uint64_t>> candidates;
   bios_->Visit([&](const fb_origin& origin) {
@@ -59,7 +59,7 @@ void MissedEnds::Find(DeviceNumber device, WatchedDisk* disk, const Add& add) {
 }
 
 void MissedEnds::FindSkipped(DeviceNumber device, WatchedDisk* disk, std::vector<Row>* rows) {
-  if (skeleton_->data->live.skipped == 0 || !DiskIsIdle(disk->name)) return;
+  if (skeleton_->data->live.skipped == 0 || !disk->reader.IsIdle()) return;
   for (Operation direction : {Operation::kRead, Operation::kWrite}) {
     int64_t& missing = disk->DeficitOf(direction);
     if (missing <= 0) continue;

@@ -21,6 +21,7 @@ struct WatchedDisk {
   std::string name;
   fb_device entry{};   // as the programs know it
   uint32_t index = 0;  // into the kernel side's tables with a place for each disk
+  DiskReader reader;   // of what the kernel counts
   DiskStat seen;       // at the end of the last window
   // What the kernel counted more than we did since the disk is watched: reads, writes, discards.
   // Under load some IO is always between the two countings.

@@ -27,6 +27,7 @@ fb_device EntryOf(const Disk& disk, const std::vector<Disk>& disks) {
   // Devices above count only if their rows are there.
   entry.upper = PackDevice(TopMostAbove(disk, disks));
   if (disk.bios) entry.flags |= FB_DEVICE_BIOS;
+  if (disk.head) entry.flags |= FB_DEVICE_HEAD;
   if (disk.parity) entry.flags |= FB_DEVICE_PARITY;
   bool noted = false;
   entry.writers = PackDevice(WritersOf(disk, disks, &noted));
@@ -108,7 +109,7 @@ absl::Status WatchedDisks::Watch(const std::vector<Disk>& disks) {
 
 absl::StatusOr<std::optional<WatchedDisk>> WatchedDisks::BeginToWatch(const Disk& disk,
                                                                       fb_device entry) {
-  if (disk.bios) {
+  if (disk.bios || disk.head) {
     if (absl::Status status = programs_->AttachStacked(); !status.ok()) return status;
   }
   auto [place, fresh] = index_.emplace(entry.dev, index_.size());
@@ -119,11 +120,12 @@ absl::StatusOr<std::optional<WatchedDisk>> WatchedDisks::BeginToWatch(const Disk
   }
   WatchedDisk watched;
   watched.name = disk.name;
+  watched.reader = DiskReader(disk);
   watched.index = entry.index = place->second;
   entry.watch = ++watches_;
   watched.entry = entry;
   if (absl::Status status = Put(entry); !status.ok()) return status;
-  absl::StatusOr<DiskStat> stat = Baseline(watched);
+  absl::StatusOr<DiskStat> stat = Baseline(&watched);
   if (!stat.ok()) return std::nullopt;
   watched.seen = *stat;
   return watched;
@@ -164,13 +166,13 @@ void WatchedDisks::KeepLoopFiles(const std::map<LoopFile, uint32_t>& files) {
 }
 
 // The kernel's counters at a moment in which ours did not move, so that both start together.
-absl::StatusOr<DiskStat> WatchedDisks::Baseline(const WatchedDisk& disk) {
+absl::StatusOr<DiskStat> WatchedDisks::Baseline(WatchedDisk* disk) {
   absl::StatusOr<DiskStat> stat;
   for (int attempt = 0; attempt < kBaselineAttempts; ++attempt) {
     std::vector<fb_lost> before = ReadLost();
-    stat = ReadDiskStat(disk.name);
+    stat = disk->reader.Read();
     std::vector<fb_lost> after = ReadLost();
-    const uint32_t first = disk.index * FB_OP_COUNT;
+    const uint32_t first = disk->index * FB_OP_COUNT;
     if (std::memcmp(&before[first], &after[first], sizeof(fb_lost) * FB_OP_COUNT) == 0) {
       std::copy(after.begin() + first, after.begin() + first + FB_OP_COUNT,
                 lost_seen_.begin() + first);

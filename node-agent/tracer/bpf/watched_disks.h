@@ -57,7 +57,7 @@ class WatchedDisks {
   absl::StatusOr<std::optional<WatchedDisk>> BeginToWatch(const Disk& disk, fb_device entry);
   absl::Status Put(const fb_device& device);
   void KeepLoopFiles(const std::map<LoopFile, uint32_t>& files);
-  absl::StatusOr<DiskStat> Baseline(const WatchedDisk& disk);
+  absl::StatusOr<DiskStat> Baseline(WatchedDisk* disk);
   std::vector<fb_lost> ReadLost();
 
   LoadedPrograms* const programs_;
