@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/saturating.h"
+
 namespace fleetblame::cli {
 
 std::vector<HostDevice> HostDevices(const v1::CoverageResponse& coverage) {
@@ -18,14 +20,15 @@ std::vector<HostDevice> HostDevices(const v1::CoverageResponse& coverage) {
     device.host = row.hostname();
     device.device = row.device();
     device.info = row.device_info();
-    if (row.direction() == v1::OPERATION_READ) device.read_bytes += row.kernel_bytes();
-    if (row.direction() == v1::OPERATION_WRITE) device.written_bytes += row.kernel_bytes();
+    if (row.direction() == v1::OPERATION_READ) Grow(&device.read_bytes, row.kernel_bytes());
+    if (row.direction() == v1::OPERATION_WRITE) Grow(&device.written_bytes, row.kernel_bytes());
   }
   std::vector<HostDevice> devices;
   for (auto& [key, device] : found) devices.push_back(std::move(device));
   std::stable_sort(devices.begin(), devices.end(), [](const HostDevice& a, const HostDevice& b) {
     auto rank = [](const HostDevice& d) {
-      const uint64_t rest = std::numeric_limits<uint64_t>::max() - d.read_bytes - d.written_bytes;
+      const uint64_t rest =
+          std::numeric_limits<uint64_t>::max() - SaturatingAdd(d.read_bytes, d.written_bytes);
       return std::make_tuple(d.host, d.host_id, rest);
     };
     return rank(a) < rank(b);

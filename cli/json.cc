@@ -6,6 +6,7 @@
 #include "cli/histogram_proto.h"
 #include "cli/names.h"
 #include "cli/sampling_error.h"
+#include "cli/terminal.h"
 #include "common/histogram.h"
 
 namespace fleetblame::cli {
@@ -170,7 +171,9 @@ Json RowJson(const v1::TopResponse::Row& row) {
 }
 
 void Write(const Json& json, std::ostream& out, int indent) {
-  out << json.dump(indent, ' ', false, Json::error_handler_t::replace) << "\n";
+  // On a terminal all that is not ASCII is escaped: it may be what turns the direction of writing.
+  const bool ascii = ShownOnTerminal(out);
+  out << json.dump(indent, ' ', ascii, Json::error_handler_t::replace) << "\n";
 }
 
 }  // namespace fleetblame::cli

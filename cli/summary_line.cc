@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "cli/names.h"
 #include "cli/units.h"
+#include "common/saturating.h"
 
 namespace fleetblame::cli {
 namespace {
@@ -17,7 +18,7 @@ constexpr int kGapsShown = 3;
 
 std::string Blame(const v1::Summary& summary) {
   uint64_t total = 0;
-  for (const auto& [name, bytes] : summary.bytes_by_confidence()) total += bytes;
+  for (const auto& [name, bytes] : summary.bytes_by_confidence()) Grow(&total, bytes);
   if (total == 0) return "no IO recorded";
   std::vector<std::string> parts;
   for (int c = v1::Confidence_MIN + 1; c <= v1::Confidence_MAX; ++c) {

@@ -109,14 +109,16 @@ void Table::Print(const Terminal& terminal, std::ostream& out) const {
 }
 
 void WriteCsvRecord(const std::vector<std::string>& fields, std::ostream& out) {
+  const bool seen = ShownOnTerminal(out);
   for (size_t i = 0; i < fields.size(); ++i) {
     if (i > 0) out << ',';
-    if (fields[i].find_first_of(",\"\r\n") == std::string::npos) {
-      out << fields[i];
+    const std::string field = seen ? Printable(fields[i]) : fields[i];
+    if (field.find_first_of(",\"\r\n") == std::string::npos) {
+      out << field;
       continue;
     }
     out << '"';
-    for (char c : fields[i]) {
+    for (char c : field) {
       if (c == '"') out << '"';
       out << c;
     }

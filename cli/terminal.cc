@@ -7,6 +7,7 @@
 #include <clocale>
 #include <cstdlib>
 #include <cwchar>
+#include <iostream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -22,17 +23,29 @@ struct Character {
   bool valid = false;
 };
 
+// Marks, embeddings, overrides and isolates of the bidirectional algorithm.
+bool TurnsDirection(wchar_t c) {
+  return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069);
+}
+
 Character Next(std::string_view text) {
   std::mbstate_t state{};
   wchar_t wide;
   size_t bytes = std::mbrtowc(&wide, text.data(), text.size(), &state);
   if (bytes == 0 || bytes > text.size()) return {};
+  if (TurnsDirection(wide)) return {bytes, static_cast<int>(bytes), false};
   int columns = wcwidth(wide);
   if (columns < 0) return {bytes, static_cast<int>(bytes), false};
   return {bytes, columns, true};
 }
 
 }  // namespace
+
+bool ShownOnTerminal(const std::ostream& out) {
+  static const bool terminal = isatty(STDOUT_FILENO) != 0;
+  return terminal && &out == &std::cout;
+}
 
 Terminal InitTerminal() {
   if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) std::setlocale(LC_CTYPE, "");

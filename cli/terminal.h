@@ -6,6 +6,7 @@
 #ifndef CLI_TERMINAL_H_
 #define CLI_TERMINAL_H_
 
+#include <ostream>
 #include <string>
 #include <string_view>
 
@@ -26,9 +27,13 @@ int DisplayWidth(std::string_view text);
 // The longest prefix of at most `width` columns; ends in "…" when something was cut.
 std::string Truncate(std::string_view text, int width);
 
-// Names come from kernels that others control: control characters and invalid UTF-8 become
-// "\xNN", so that no host can send escape sequences to the terminal of an investigator.
+// Names come from kernels that others control: control characters, those that turn the direction of
+// writing, and invalid UTF-8 become "\xNN", so that no host can send escape sequences to the
+// terminal of an investigator, or show one name as another.
 std::string Printable(std::string_view text);
+
+// Whether `out` goes to a terminal, and so to a person. What a program reads is left as it is.
+bool ShownOnTerminal(const std::ostream& out);
 
 }  // namespace fleetblame::cli
 

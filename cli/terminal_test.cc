@@ -42,5 +42,12 @@ TEST_F(TerminalText, NothingThatATerminalWouldObeyGetsThrough) {
   EXPECT_EQ(Printable("größe"), "größe");
 }
 
+// "sd\u202exyz\u202ca" would look like another disk.
+TEST_F(TerminalText, NoNameTurnsTheDirectionOfWriting) {
+  EXPECT_EQ(Printable("a\u202e\u2066\u200fb"), "a\\xe2\\x80\\xae\\xe2\\x81\\xa6\\xe2\\x80\\x8fb");
+  EXPECT_EQ(Printable("שלום"), "שלום");
+  EXPECT_LE(DisplayWidth(Truncate("a\u202eb", 2)), 2);
+}
+
 }  // namespace
 }  // namespace fleetblame::cli

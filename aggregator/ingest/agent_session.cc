@@ -64,10 +64,11 @@ bool ParseAsBatch(const grpc::ByteBuffer& bytes, v1::Batch* batch) {
          batch->MergeFromCodedStream(&in) && in.ConsumedEntireMessage();
 }
 
-// Aggregator minus host; 0 when the host did not say. A senseless clock is just very far away.
+// Aggregator minus host; 0 when the host did not say. A senseless clock is just very far away, but
+// so that two of them can still be compared.
 int64_t SkewNs(absl::Time now, uint64_t host_unix_ns) {
   if (host_unix_ns == 0) return 0;
-  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max() / 2;
   return absl::ToUnixNanos(now) - static_cast<int64_t>(std::min(host_unix_ns, kMax));
 }
 

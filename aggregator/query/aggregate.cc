@@ -3,18 +3,20 @@
 
 #include <algorithm>
 
+#include "common/saturating.h"
+
 namespace fleetblame::aggregator {
 
 void Sums::Merge(const Sums& other) {
-  ios += other.ios;
-  bytes += other.bytes;
-  read_bytes += other.read_bytes;
-  written_bytes += other.written_bytes;
-  wait_ns += other.wait_ns;
-  io_ns += other.io_ns;
-  errors += other.errors;
-  requeues += other.requeues;
-  estimated_ios += other.estimated_ios;
+  Grow(&ios, other.ios);
+  Grow(&bytes, other.bytes);
+  Grow(&read_bytes, other.read_bytes);
+  Grow(&written_bytes, other.written_bytes);
+  Grow(&wait_ns, other.wait_ns);
+  Grow(&io_ns, other.io_ns);
+  Grow(&errors, other.errors);
+  Grow(&requeues, other.requeues);
+  Grow(&estimated_ios, other.estimated_ios);
 }
 
 void Sums::Store(v1::Metrics* out) const {

@@ -9,6 +9,7 @@
 
 #include "common/histogram.h"
 #include "common/row_block.h"
+#include "common/saturating.h"
 #include "proto/fleetblame/v1/query.pb.h"
 
 namespace fleetblame::aggregator {
@@ -27,15 +28,15 @@ struct Sums {
   uint64_t estimated_ios = 0;
 
   void Add(const BlockRow& row) {
-    ios += row.ios;
-    bytes += row.bytes;
-    if (row.operation == v1::OPERATION_READ) read_bytes += row.bytes;
-    if (row.operation == v1::OPERATION_WRITE) written_bytes += row.bytes;
-    wait_ns += row.wait_ns;
-    io_ns += row.io_ns;
-    errors += row.errors;
-    requeues += row.requeues;
-    if (row.confidence == v1::CONFIDENCE_ESTIMATED) estimated_ios += row.ios;
+    Grow(&ios, row.ios);
+    Grow(&bytes, row.bytes);
+    if (row.operation == v1::OPERATION_READ) Grow(&read_bytes, row.bytes);
+    if (row.operation == v1::OPERATION_WRITE) Grow(&written_bytes, row.bytes);
+    Grow(&wait_ns, row.wait_ns);
+    Grow(&io_ns, row.io_ns);
+    Grow(&errors, row.errors);
+    Grow(&requeues, row.requeues);
+    if (row.confidence == v1::CONFIDENCE_ESTIMATED) Grow(&estimated_ios, row.ios);
   }
   void Merge(const Sums& other);
   void Store(v1::Metrics* out) const;

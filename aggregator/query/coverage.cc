@@ -12,6 +12,7 @@
 #include "aggregator/query/dimension_text.h"
 #include "aggregator/query/group_scan.h"
 #include "aggregator/query/handlers.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -20,10 +21,10 @@ constexpr size_t kDefaultLimit = 100;
 
 // Bytes that nobody was charged with: unexplained ones either way, and those counted as lost.
 uint64_t Badness(const v1::CoverageSample& s) {
-  uint64_t explained = s.recorded_bytes() + s.lost_bytes();
+  const uint64_t explained = SaturatingAdd(s.recorded_bytes(), s.lost_bytes());
   uint64_t off =
       explained > s.kernel_bytes() ? explained - s.kernel_bytes() : s.kernel_bytes() - explained;
-  return off + s.lost_bytes();
+  return SaturatingAdd(off, s.lost_bytes());
 }
 
 // In which of the kernel's directions an operation is counted; unspecified: in none.
@@ -74,8 +75,8 @@ absl::Status FillConfidences(QueryRun& run, QueryFrame* frame, const ScanPlan& p
     auto at = rows.find({parts[0], parts[1], DirectionOf(static_cast<v1::Operation>(parts[2]))});
     if (at == rows.end()) continue;
     const std::string name = ConfidenceText(static_cast<v1::Confidence>(parts[3]));
-    (*at->second->mutable_bytes_by_confidence())[name.empty() ? "unknown" : name] +=
-        group.group.total.sums.bytes;
+    Grow(&(*at->second->mutable_bytes_by_confidence())[name.empty() ? "unknown" : name],
+         group.group.total.sums.bytes);
   }
   return absl::OkStatus();
 }

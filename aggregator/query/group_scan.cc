@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/saturating.h"
+
 namespace fleetblame::aggregator {
 namespace {
 
@@ -135,7 +137,7 @@ void Totals::Merge(const Totals& other) {
   layer = other.layer;
   stacked_devices |= other.stacked_devices;
   for (size_t i = 0; i < bytes_by_confidence.size(); ++i) {
-    bytes_by_confidence[i] += other.bytes_by_confidence[i];
+    Grow(&bytes_by_confidence[i], other.bytes_by_confidence[i]);
   }
 }
 

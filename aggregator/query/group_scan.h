@@ -26,6 +26,7 @@
 #include "aggregator/query/grouping.h"
 #include "aggregator/query/row_filter.h"
 #include "aggregator/query/scan.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 
@@ -45,7 +46,7 @@ struct Totals {
   }
   void Add(const BlockRow& row) {
     sums.Add(row);
-    bytes_by_confidence[static_cast<size_t>(row.confidence)] += row.bytes;
+    Grow(&bytes_by_confidence[static_cast<size_t>(row.confidence)], row.bytes);
   }
   void Merge(const Totals& other);
 };

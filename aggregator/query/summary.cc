@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "aggregator/query/dimension_text.h"
 #include "common/loss_counters.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -91,7 +92,7 @@ absl::StatusOr<Holes> FindHoles(const ScanEnv& env, const ScanRange& range) {
     if (!losses.ok()) return env.context->Fail(losses.status());
     absl::MutexLock lock(&mutex);
     std::move(gaps->begin(), gaps->end(), std::back_inserter(all.gaps));
-    for (const auto& [name, delta] : *losses) all.losses[name] += delta;
+    for (const auto& [name, delta] : *losses) Grow(&all.losses[name], delta);
   });
   if (absl::Status s = env.context->status(); !s.ok()) return s;
   return all;

@@ -5,11 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "aggregator/store/tag_wait_sums.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 namespace {
-
-void Grow(uint64_t* sum, uint64_t more) { *sum = SaturatingAdd(*sum, more); }
 
 std::string PoolOf(const v1::TagSet& set) {
   return absl::StrCat(set.driver(), "\n", set.host(), "\n", set.pci_address(), "\n", set.model());

@@ -86,6 +86,32 @@ class TopTest : public ::testing::Test {
   FileNumber file_;
 };
 
+// Time in flight of a large fleet over a month does not fit, nor what a host says that sends
+// nonsense.
+TEST_F(TopTest, SumsThatDoNotFitStayAtTheLargestNumber) {
+  BlockRow row;
+  row.operation = v1::OPERATION_WRITE;
+  row.confidence = v1::CONFIDENCE_ESTIMATED;
+  row.device = f_.Device("sdz", "serial-z");
+  row.ios = row.bytes = row.wait_ns = row.io_ns = UINT64_MAX - 5;
+  for (HostNumber host : {db1_, web1_}) {
+    f_.store().AddRows(host, kDawn, kDawn + 10 * kSecond, {row});
+    f_.store().AddLoss(host, kDawn, kDawn + 10 * kSecond, "ios_estimated_variance", UINT64_MAX);
+  }
+  v1::TopRequest request = By({v1::DIMENSION_DEVICE});
+  request.mutable_filter()->add_devices("sdz");
+  const v1::TopResponse response = Top(request);
+  ASSERT_EQ(response.rows_size(), 1);
+  const v1::Metrics& metrics = response.rows(0).metrics();
+  EXPECT_EQ(metrics.ios(), UINT64_MAX);
+  EXPECT_EQ(metrics.estimated_ios(), UINT64_MAX);
+  EXPECT_EQ(metrics.written_bytes(), UINT64_MAX);
+  EXPECT_EQ(metrics.wait_ns(), UINT64_MAX);
+  EXPECT_EQ(metrics.io_ns(), UINT64_MAX);
+  EXPECT_EQ(response.summary().losses().at("ios_estimated_variance"), UINT64_MAX);
+  EXPECT_EQ(response.summary().bytes_by_confidence().at("estimated"), UINT64_MAX);
+}
+
 TEST_F(TopTest, WithoutDimensionsThereIsOneRow) {
   v1::TopResponse r = Top({});
   ASSERT_EQ(r.rows_size(), 1);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aggregator/store/books.h"
 
+#include "common/saturating.h"
+
 namespace fleetblame::aggregator {
 
 void AddCoverage(const stored::Coverage& coverage, CoverageSums* sums) {
@@ -8,11 +10,11 @@ void AddCoverage(const stored::Coverage& coverage, CoverageSums* sums) {
     v1::CoverageSample& sum = (*sums)[{sample.device(), sample.direction()}];
     sum.set_device(sample.device());
     sum.set_direction(sample.direction());
-    sum.set_recorded_bytes(sum.recorded_bytes() + sample.recorded_bytes());
-    sum.set_lost_bytes(sum.lost_bytes() + sample.lost_bytes());
-    sum.set_kernel_bytes(sum.kernel_bytes() + sample.kernel_bytes());
-    sum.set_recorded_ios(sum.recorded_ios() + sample.recorded_ios());
-    sum.set_kernel_ios(sum.kernel_ios() + sample.kernel_ios());
+    sum.set_recorded_bytes(SaturatingAdd(sum.recorded_bytes(), sample.recorded_bytes()));
+    sum.set_lost_bytes(SaturatingAdd(sum.lost_bytes(), sample.lost_bytes()));
+    sum.set_kernel_bytes(SaturatingAdd(sum.kernel_bytes(), sample.kernel_bytes()));
+    sum.set_recorded_ios(SaturatingAdd(sum.recorded_ios(), sample.recorded_ios()));
+    sum.set_kernel_ios(SaturatingAdd(sum.kernel_ios(), sample.kernel_ios()));
   }
 }
 
@@ -23,7 +25,7 @@ stored::Coverage ToStored(const CoverageSums& sums) {
 }
 
 void AddLosses(const stored::Losses& losses, LossSums* sums) {
-  for (const v1::LossCounter& loss : losses.losses()) (*sums)[loss.name()] += loss.delta();
+  for (const v1::LossCounter& loss : losses.losses()) Grow(&(*sums)[loss.name()], loss.delta());
 }
 
 stored::Losses ToStored(const LossSums& sums) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -114,12 +115,12 @@ void RowMerger::Add(const v1::RowBlock& b, const DeviceMap& map_device, bool dro
     key.file = drop_files ? 0 : b.files(static_cast<int>(b.file_ref(i)));
     key.op_confidence = b.op_confidence(i);
     Sum& sum = SumOf(key);
-    sum.ios += b.ios(i);
-    sum.bytes += b.bytes(i);
-    sum.wait_ns += b.wait_ns(i);
-    sum.io_ns += b.io_ns(i);
-    if (!b.errors().empty()) sum.errors += b.errors(i);
-    if (!b.requeues().empty()) sum.requeues += b.requeues(i);
+    Grow(&sum.ios, b.ios(i));
+    Grow(&sum.bytes, b.bytes(i));
+    Grow(&sum.wait_ns, b.wait_ns(i));
+    Grow(&sum.io_ns, b.io_ns(i));
+    if (!b.errors().empty()) Grow(&sum.errors, b.errors(i));
+    if (!b.requeues().empty()) Grow(&sum.requeues, b.requeues(i));
     if (!b.wait_buckets().empty()) {
       uint32_t size = b.wait_buckets(i);
       AddBuckets(b.wait_bucket_delta(), b.wait_bucket_count(), wait_at, size, &sum.wait);
@@ -144,12 +145,12 @@ void RowMerger::Rekey(const std::function<void(Key*)>& change) {
       continue;
     }
     Sum& into = *sums_[at->second];
-    into.ios += sum->ios;
-    into.bytes += sum->bytes;
-    into.wait_ns += sum->wait_ns;
-    into.io_ns += sum->io_ns;
-    into.errors += sum->errors;
-    into.requeues += sum->requeues;
+    Grow(&into.ios, sum->ios);
+    Grow(&into.bytes, sum->bytes);
+    Grow(&into.wait_ns, sum->wait_ns);
+    Grow(&into.io_ns, sum->io_ns);
+    Grow(&into.errors, sum->errors);
+    Grow(&into.requeues, sum->requeues);
     into.wait.Merge(sum->wait);
     into.io.Merge(sum->io);
   }
@@ -158,7 +159,7 @@ void RowMerger::Rekey(const std::function<void(Key*)>& change) {
 void RowMerger::FoldFiles(uint32_t keep) {
   absl::flat_hash_map<uint32_t, uint64_t> bytes;
   for (const auto& sum : sums_) {
-    if (sum->key.file != 0) bytes[sum->key.file] += sum->bytes;
+    if (sum->key.file != 0) Grow(&bytes[sum->key.file], sum->bytes);
   }
   if (bytes.size() <= keep) return;
   std::vector<std::pair<uint64_t, uint32_t>> order;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/saturating.h"
+
 namespace fleetblame::aggregator {
 namespace {
 

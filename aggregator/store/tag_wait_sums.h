@@ -85,12 +85,6 @@ class TagWaitSums {
   v1::TagWaitSource source_ = v1::TAG_WAIT_SOURCE_UNSPECIFIED;
 };
 
-// a + b, or the largest number.
-inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
-  uint64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 }  // namespace fleetblame::aggregator
 
 #endif  // AGGREGATOR_STORE_TAG_WAIT_SUMS_H_

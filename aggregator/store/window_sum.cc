@@ -7,6 +7,7 @@
 
 #include "aggregator/store/row_keys.h"
 #include "common/histogram.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -75,12 +76,12 @@ struct Sum {
 void AddRow(Walk* w, Sum* sum, Buckets* wait, Buckets* io) {
   const v1::RowBlock& b = *w->b;
   const int row = w->row++;
-  sum->ios += b.ios(row);
-  sum->bytes += b.bytes(row);
-  sum->wait_ns += b.wait_ns(row);
-  sum->io_ns += b.io_ns(row);
-  if (!b.errors().empty()) sum->errors += b.errors(row);
-  if (!b.requeues().empty()) sum->requeues += b.requeues(row);
+  Grow(&sum->ios, b.ios(row));
+  Grow(&sum->bytes, b.bytes(row));
+  Grow(&sum->wait_ns, b.wait_ns(row));
+  Grow(&sum->io_ns, b.io_ns(row));
+  if (!b.errors().empty()) Grow(&sum->errors, b.errors(row));
+  if (!b.requeues().empty()) Grow(&sum->requeues, b.requeues(row));
   if (!b.wait_buckets().empty()) {
     const uint32_t size = b.wait_buckets(row);
     wait->Add(b.wait_bucket_delta().data() + w->wait_at, b.wait_bucket_count().data() + w->wait_at,

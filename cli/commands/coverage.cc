@@ -13,25 +13,26 @@
 #include "cli/summary_line.h"
 #include "cli/units.h"
 #include "common/absl_view.h"
+#include "common/saturating.h"
 
 namespace fleetblame::cli {
 namespace {
 
 // recorded + lost - kernel: what the books are off by.
 int64_t Difference(const v1::CoverageResponse::Row& row) {
-  return static_cast<int64_t>(row.recorded_bytes() + row.lost_bytes()) -
-         static_cast<int64_t>(row.kernel_bytes());
+  return SaturatingDifference(SaturatingAdd(row.recorded_bytes(), row.lost_bytes()),
+                              row.kernel_bytes());
 }
 
 std::string SignedBytes(int64_t bytes) {
   if (bytes == 0) return "0";
-  return absl::StrCat(bytes < 0 ? "-" : "+", HumanBytes(static_cast<double>(std::abs(bytes))));
+  return absl::StrCat(bytes < 0 ? "-" : "+", HumanBytes(std::abs(static_cast<double>(bytes))));
 }
 
 // "exact 96 %, journal 4 %"
 std::string BlameText(const v1::CoverageResponse::Row& row) {
   uint64_t total = 0;
-  for (const auto& [name, bytes] : row.bytes_by_confidence()) total += bytes;
+  for (const auto& [name, bytes] : row.bytes_by_confidence()) Grow(&total, bytes);
   std::vector<std::string> parts;
   for (int c = v1::Confidence_MIN + 1; c <= v1::Confidence_MAX; ++c) {
     const std::string name(ConfidenceName(static_cast<v1::Confidence>(c)));

@@ -29,6 +29,11 @@ std::string LastSeen(const v1::Host& host, absl::Time now) {
       " ago");
 }
 
+std::string Skew(int64_t ns) {
+  const auto bits = static_cast<uint64_t>(ns);
+  return absl::StrCat(ns < 0 ? "-" : "", HumanNs(ns < 0 ? 0 - bits : bits));
+}
+
 void PrintTable(const Context& context, const v1::ListHostsResponse& response) {
   std::cout << SummaryLines(response.summary(), context.terminal) << "\n";
   Table table({{.title = "HOST", .align = Table::Align::kLeft, .min_width = 12},
@@ -43,9 +48,7 @@ void PrintTable(const Context& context, const v1::ListHostsResponse& response) {
   for (const v1::Host& host : response.hosts()) {
     table.AddRow({host.hostname(), LastSeen(host, now),
                   HumanBytes(static_cast<double>(host.written_bytes())),
-                  HumanBytes(static_cast<double>(host.read_bytes())),
-                  absl::StrCat(host.clock_skew_ns() < 0 ? "-" : "",
-                               HumanNs(static_cast<uint64_t>(std::abs(host.clock_skew_ns())))),
+                  HumanBytes(static_cast<double>(host.read_bytes())), Skew(host.clock_skew_ns()),
                   host.kernel_release(), host.tracer(), Labels(host)});
   }
   table.Print(context.terminal, std::cout);

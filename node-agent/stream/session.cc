@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
+#include "common/saturating.h"
 #include "common/version.h"
 #include "node-agent/compact/batch_cutter.h"
 #include "node-agent/compact/row_codec.h"
@@ -277,9 +278,9 @@ absl::Status Session::OnHelloAck(const v1::HelloAck& ack) {
   next_seq_ = durable_seq_ + 1;
   state_ = State::kOpen;
   if (ack.realtime_unix_ns() != 0) {
-    counters_->clock_skew_ns =
-        static_cast<int64_t>(ack.realtime_unix_ns()) - static_cast<int64_t>(RealTimeNs());
-    if (std::abs(counters_->clock_skew_ns) > kSkewWorthTelling) {
+    const int64_t skew = SaturatingDifference(ack.realtime_unix_ns(), RealTimeNs());
+    counters_->clock_skew_ns = skew;
+    if (skew > kSkewWorthTelling || skew < -kSkewWorthTelling) {
       LogWarning("the clocks of this host and of the aggregator differ",
                  {{"aggregator_minus_host_ns", counters_->clock_skew_ns}});
     }

@@ -14,6 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/histogram.h"
+#include "common/row_block.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/fleetblame/v1/collector.grpc.pb.h"
 #include "tests/e2e/fleet.h"
@@ -23,6 +26,7 @@ namespace fleetblame::testing {
 namespace {
 
 constexpr int kWindows = 5;
+constexpr uint32_t kNonsenseDevices = 2000;
 
 class HostilePeerTest : public ::testing::Test {
  protected:
@@ -99,6 +103,53 @@ class HostilePeerTest : public ::testing::Test {
     return message;
   }
 
+  // Thousands of devices with names for a terminal to trip over, and numbers that no sum can hold.
+  static v1::AgentMessage Nonsense(uint64_t seq) {
+    v1::AgentMessage message;
+    v1::Batch* batch = message.mutable_batch();
+    batch->set_seq(seq);
+    batch->set_spool_epoch(1);
+    batch->set_dictionary_id(1);
+    batch->mutable_definitions()->set_dictionary_id(1);
+    v1::Window* window = batch->mutable_window();
+    window->set_start_boot_ns(seq * 1'000'000'000);
+    window->set_end_boot_ns((seq + 1) * 1'000'000'000);
+    window->set_realtime_offset_ns(absl::GetCurrentTimeNanos() - 60'000'000'000);
+    RowBlockBuilder rows;
+    for (uint32_t device = 1; device <= kNonsenseDevices; ++device) {
+      v1::Device& definition = (*batch->mutable_definitions()->mutable_devices())[device];
+      definition.set_name(absl::StrCat("\x1b[2J\u202e,\"\r\n", device));
+      definition.set_model(std::string(256, 'm'));
+      definition.set_persistent_id(absl::StrCat("\xc2\x9b", device));
+      definition.set_alias(std::string(250, '\a'));
+      definition.set_stacked(device % 2 == 0);
+      for (v1::Operation direction : {v1::OPERATION_READ, v1::OPERATION_WRITE}) {
+        v1::CoverageSample* sample = batch->add_coverage();
+        sample->set_device(device);
+        sample->set_direction(direction);
+        sample->set_kernel_bytes(direction == v1::OPERATION_READ ? UINT64_MAX : 0);
+        sample->set_lost_bytes(direction == v1::OPERATION_WRITE ? UINT64_MAX : 0);
+        sample->set_recorded_bytes(UINT64_MAX);
+      }
+      BlockRow row;
+      row.device = device;
+      row.operation = v1::OPERATION_WRITE;
+      row.confidence = v1::CONFIDENCE_ESTIMATED;
+      row.ios = row.bytes = row.wait_ns = row.io_ns = UINT64_MAX;
+      row.wait.Add(3, UINT64_MAX);
+      row.io.Add(kHistogramBuckets - 1, UINT64_MAX);
+      rows.Add(row);
+    }
+    batch->set_row_count(kNonsenseDevices);
+    batch->set_rows(rows.Finish().SerializeAsString());
+    for (const char* name : {"ios_estimated", "ios_estimated_variance"}) {
+      v1::LossCounter* loss = batch->add_losses();
+      loss->set_name(name);
+      loss->set_delta(UINT64_MAX);
+    }
+    return message;
+  }
+
   Fleet fleet_;
   std::unique_ptr<Daemon> aggregator_;
 };
@@ -171,6 +222,45 @@ TEST_F(HostilePeerTest, OversizedAndMutatedBatches) {
     (*batch->mutable_definitions()->mutable_intents())[random()].add_frames(rows);
     Send({Hello(absl::StrCat("evil", i % 5)), message});
   }
+}
+
+// What is valid by its form and nonsense all the same is stored, and every question about it has an
+// answer: no sum begins anew at 0, and no name reaches a terminal as anything but text.
+TEST_F(HostilePeerTest, NonsenseThatIsValid) {
+  for (const char* host : {"evil1", "evil2"}) {
+    ASSERT_TRUE(Send({Hello(host), Nonsense(1), Nonsense(2)}).ok());
+  }
+  const std::vector<std::vector<std::string>> questions = {
+      {"top", "--by", "host,device,confidence"},
+      {"top", "--confidence", "estimated", "--by", "device,file", "--layer", "any"},
+      {"series", "--by", "confidence"},
+      {"coverage", "--verbose"},
+      {"hosts"},
+      {"hosts", "--devices", "--limit", "5000"},
+  };
+  for (const std::vector<std::string>& question : questions) {
+    for (const char* output : {"table", "csv"}) {
+      std::vector<std::string> arguments = question;
+      arguments.insert(arguments.end(), {"-o", output});
+      const CliResult result = fleet_.Cli(arguments);
+      EXPECT_EQ(result.exit_code, 0) << arguments[0] << "\n" << result.err;
+      if (output == std::string("csv")) continue;  // as it is, for programs
+      EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << result.out;
+      EXPECT_EQ(result.out.find("\u202e"), std::string::npos) << result.out;
+      EXPECT_EQ(result.out.find("inf"), std::string::npos) << result.out;
+      EXPECT_EQ(result.out.find("nan"), std::string::npos) << result.out;
+    }
+    fleet_.CliJson(question);
+  }
+  nlohmann::json top = fleet_.CliJson({"top", "--by", "confidence", "--layer", "any"});
+  ASSERT_EQ(top["rows"].size(), 1u) << top;
+  EXPECT_EQ(top["rows"][0]["confidence"], "estimated");
+  for (const char* field : {"ios", "bytes", "written_bytes", "io_ns", "wait_ns", "estimated_ios"}) {
+    EXPECT_EQ(top["rows"][0][field], UINT64_MAX) << field;
+  }
+  EXPECT_GT(top["summary"]["sample_weight"], 0);
+  nlohmann::json devices = fleet_.CliJson({"hosts", "--devices", "--limit", "10000"});
+  EXPECT_EQ(devices["devices"].size(), 2u * kNonsenseDevices) << devices["summary"];
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/absl_view.h"
+#include "common/saturating.h"
 
 namespace fleetblame::aggregator {
 namespace {
@@ -79,12 +80,12 @@ RowKey KeyOf(const BlockRow& r) {
 }
 
 void AddTo(BlockRow* sum, const BlockRow& row) {
-  sum->ios += row.ios;
-  sum->bytes += row.bytes;
-  sum->wait_ns += row.wait_ns;
-  sum->io_ns += row.io_ns;
-  sum->errors += row.errors;
-  sum->requeues += row.requeues;
+  Grow(&sum->ios, row.ios);
+  Grow(&sum->bytes, row.bytes);
+  Grow(&sum->wait_ns, row.wait_ns);
+  Grow(&sum->io_ns, row.io_ns);
+  Grow(&sum->errors, row.errors);
+  Grow(&sum->requeues, row.requeues);
   sum->wait.Merge(row.wait);
   sum->io.Merge(row.io);
 }
@@ -285,7 +286,7 @@ class FakeStore::View : public ReadView {
     std::map<std::string, uint64_t> out;
     for (const HostLoss& l : losses_) {
       if (!std::binary_search(hosts.begin(), hosts.end(), l.host)) continue;
-      if (Belongs(l.end, range)) out[l.loss.name()] += l.loss.delta();
+      if (Belongs(l.end, range)) Grow(&out[l.loss.name()], l.loss.delta());
     }
     return out;
   }
