@@ -80,6 +80,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& opti
   std::unique_ptr<Client> client(new Client(options));
   client->query_ = v1::Query::NewStub(channel);
   client->control_ = v1::Control::NewStub(channel);
+  client->channel_ = std::move(channel);
   return client;
 }
 
@@ -89,7 +90,8 @@ std::unique_ptr<grpc::ClientContext> Client::NewContext(bool deadline) const {
   return context;
 }
 
-int ReportFailure(const grpc::Status& status, const ClientOptions& options) {
+int ReportFailure(const grpc::Status& status, const Client& client) {
+  const ClientOptions& options = client.options();
   std::string message = Printable(status.error_message());
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -101,6 +103,14 @@ int ReportFailure(const grpc::Status& status, const ClientOptions& options) {
                 << "; give --tls-cert and --tls-key\n";
       return kExitUnreachable;
     case grpc::StatusCode::DEADLINE_EXCEEDED:
+      if (!client.connected()) {
+        std::cerr << "fleetblame: "
+                  << Unreachable(absl::StrCat("no connection within ",
+                                              absl::FormatDuration(options.timeout)),
+                                 options)
+                  << "\n";
+        return kExitUnreachable;
+      }
       std::cerr << "fleetblame: no answer within " << absl::FormatDuration(options.timeout)
                 << "; narrow the query with --hosts or --since, or raise --timeout\n";
       return kExitQueryFailed;

@@ -37,11 +37,14 @@ class Client {
   // A context with the configured deadline (a streaming call passes `deadline` = false).
   std::unique_ptr<grpc::ClientContext> NewContext(bool deadline = true) const;
   const ClientOptions& options() const { return options_; }
+  // Whether there is a connection.
+  bool connected() const { return channel_->GetState(false) == GRPC_CHANNEL_READY; }
 
  private:
   explicit Client(ClientOptions options) : options_(std::move(options)) {}
 
   ClientOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Query::Stub> query_;
   std::unique_ptr<v1::Control::Stub> control_;
 };
@@ -55,7 +58,7 @@ enum ExitCode {
 };
 
 // Prints one sentence with the way out to stderr and returns the exit code.
-int ReportFailure(const grpc::Status& status, const ClientOptions& options);
+int ReportFailure(const grpc::Status& status, const Client& client);
 
 }  // namespace fleetblame::cli
 

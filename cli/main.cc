@@ -11,6 +11,7 @@
 #include "cli/commands/command.h"
 #include "cli/terminal.h"
 #include "cli/time_spec.h"
+#include "common/parse_error.h"
 #include "common/utf8.h"
 #include "common/version.h"
 
@@ -56,7 +57,7 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error) {
     names.push_back(command->get_name());
   }
   if (names.empty() || dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) {
-    return error.what();
+    return ParseErrorSentence(error.what());
   }
   const std::string known = absl::StrJoin(names, ", ");
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);

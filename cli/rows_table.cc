@@ -65,7 +65,7 @@ std::vector<Table::Column> Columns(const std::vector<v1::Dimension>& by, const S
   if (shown.read) columns.push_back({.title = "READ"});
   if (shown.other) columns.push_back({.title = "BYTES"});
   columns.push_back({.title = "IOS"});
-  if (shown.estimated) columns.push_back({.title = "±95%"});
+  if (shown.estimated) columns.push_back({.title = "95% CI"});
   columns.push_back({.title = "WAIT p50", .dispensable = 3});
   columns.push_back({.title = "p90", .dispensable = 7});
   columns.push_back({.title = "p99", .dispensable = 2});

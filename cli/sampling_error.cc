@@ -24,8 +24,10 @@ double RelativeError95(const v1::Metrics& metrics, double sample_weight) {
 
 std::string ErrorText(const v1::Metrics& metrics, double sample_weight) {
   if (metrics.estimated_ios() == 0) return "-";
+  if (sample_weight == 0) return "?";
   const double error = RelativeError95(metrics, sample_weight);
-  return absl::StrFormat(error < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * error);
+  if (error >= 1) return ">100 %";
+  return absl::StrFormat(error < 0.0995 ? "±%.1f %%" : "±%.0f %%", 100 * error);
 }
 
 }  // namespace fleetblame::cli

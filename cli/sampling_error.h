@@ -18,7 +18,8 @@ double SampleWeight(const v1::Summary& summary);
 // Half the width of the 95 % interval around `ios`, as a part of it; 0 without IOs.
 double RelativeError95(const v1::Metrics& metrics, double sample_weight);
 
-// That for a table: "3.1%"; "-" when no IO was estimated.
+// That for a table: "±3.1 %"; "-" when no IO was estimated, "?" when it is not known how many each
+// sampled one stood for.
 std::string ErrorText(const v1::Metrics& metrics, double sample_weight);
 
 }  // namespace fleetblame::cli

@@ -26,8 +26,10 @@ TEST(SamplingError, WeightOfASummary) {
 
 TEST(SamplingError, ForPeople) {
   EXPECT_EQ(ErrorText(Make(100, 0), 8), "-");
-  EXPECT_EQ(ErrorText(Make(8000, 7000), 8), "5.8%");
-  EXPECT_EQ(ErrorText(Make(8, 7), 8), "183%");
+  EXPECT_EQ(ErrorText(Make(8000, 7000), 8), "±5.8 %");
+  EXPECT_EQ(ErrorText(Make(800, 700), 8), "±18 %");
+  EXPECT_EQ(ErrorText(Make(8, 7), 8), ">100 %");
+  EXPECT_EQ(ErrorText(Make(8, 7), 0), "?");
   EXPECT_EQ(RelativeError95(Make(0, 0), 8), 0);
 }
 

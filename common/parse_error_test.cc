@@ -48,8 +48,34 @@ TEST(ParseErrorTest, AFileThatIsNotThere) {
   }
 }
 
+TEST(ParseErrorTest, ValuesThatAreNoNumberOrNotInRange) {
+  for (const char* value : {"abc", "0", "1e3", "11", "a = b", "1.5"}) {
+    CLI::App app("x", "x");
+    int small = 1;
+    app.add_option("--small", small)->check(CLI::Range(1, 10));
+    unsigned any = 0;
+    app.add_option("--any", any);
+    bool flag = false;
+    app.add_option("--flag", flag);
+    auto said = [&](const std::string& name) -> std::string {
+      try {
+        app.parse(std::vector<std::string>{value, name});  // the library takes them backwards
+      } catch (const CLI::ParseError& error) {
+        return ParseErrorSentence(error.what());
+      }
+      return "no error";
+    };
+    EXPECT_EQ(said("--small"), std::string("--small: \"") + value + "\" is no number from 1 to 10");
+    if (value == std::string("abc")) {
+      EXPECT_EQ(said("--any"), "--any: \"abc\" is not a value of the kind that --help names");
+      EXPECT_EQ(said("--flag"), "--flag: \"abc\" is not a value of the kind that --help names");
+    }
+  }
+}
+
 TEST(ParseErrorTest, LeavesOtherMessagesAlone) {
   EXPECT_EQ(ParseErrorSentence("--limit: Value 0 not in range"), "--limit: Value 0 not in range");
+  EXPECT_EQ(ParseErrorSentence("Could not convert: x"), "Could not convert: x");
 }
 
 }  // namespace

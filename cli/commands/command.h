@@ -62,7 +62,7 @@ int RunQuery(const Context& context, Request request,
   auto rpc = (*client)->NewContext();
   Response response;
   grpc::Status status = ((*client)->query().*call)(rpc.get(), request, &response);
-  if (!status.ok()) return ReportFailure(status, context.client);
+  if (!status.ok()) return ReportFailure(status, **client);
   print(response);
   return kExitOk;
 }

@@ -26,7 +26,7 @@ int Send(const Context& context, const v1::SetDirectivesRequest& request, const 
   auto rpc = (*client)->NewContext();
   v1::SetDirectivesResponse response;
   grpc::Status status = (*client)->control().SetDirectives(rpc.get(), request, &response);
-  if (!status.ok()) return ReportFailure(status, context.client);
+  if (!status.ok()) return ReportFailure(status, **client);
   if (context.output == Output::kJson) {
     Json json;
     json["name"] = request.name();
@@ -81,7 +81,7 @@ int List(const Context& context) {
   auto rpc = (*client)->NewContext();
   v1::ListDirectivesResponse response;
   grpc::Status status = (*client)->control().ListDirectives(rpc.get(), {}, &response);
-  if (!status.ok()) return ReportFailure(status, context.client);
+  if (!status.ok()) return ReportFailure(status, **client);
   if (context.output == Output::kJson) {
     Json json = Json::array();
     for (const auto& set : response.sets()) json.push_back(SetJson(set));

@@ -160,7 +160,7 @@ int Run(const Context& context, const TraceFlags& flags) {
     std::cerr << HumanCount(dropped)
               << " events are missing in all; --slower, --op or --device narrow it\n";
   if (status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) return kExitOk;
-  return ReportFailure(status, context.client);
+  return ReportFailure(status, **client);
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 //
 // What must not work says so in one sentence with the way out, and with the documented exit code.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "node-agent/host/lock_file.h"
 #include "tests/e2e/fleet.h"
@@ -211,6 +215,24 @@ TEST_F(RefusalTest, AddressesThatAreNone) {
     EXPECT_EQ(code, 2) << address << "\n" << log;
     EXPECT_NE(log.find("is not an address such as"), std::string::npos) << log;
   }
+}
+
+TEST_F(RefusalTest, AnAggregatorThatTakesConnectionsAndSaysNothing) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener, 8), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  auto [code, log] =
+      RunToEnd({ProgramPath("cli/fleetblame"), "--aggregator",
+                absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), "--timeout", "1s", "hosts"});
+  ::close(listener);
+  EXPECT_EQ(code, 3) << log;
+  EXPECT_NE(log.find("no connection within 1s"), std::string::npos) << log;
+  EXPECT_EQ(log.find("narrow the query"), std::string::npos) << log;
 }
 
 TEST_F(RefusalTest, TlsOnOneSideOnly) {

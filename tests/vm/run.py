@@ -4,10 +4,11 @@
 
 Usually by `./run-tests vm [--kernel 6.1] [--scenario 'ext4_*']`. By hand:
 
-    bazel build //node-agent:fleetblame-agent //tests/groundtruth:all
+    bazel build //tests/vm:all
     tests/vm/run.py --kernel 6.1 [--scenario 'ext4_*'] [--programs PROGRAM...]
 
-Exit status: 0 every case passed or the kernel cannot be had here, 1 a case failed.
+Exit status: 0 every case passed or the kernel cannot be had here, 1 a case or the command failed,
+or a program is not built.
 The environment may hold XML_OUTPUT_FILE (where test.xml is wanted), FLEETBLAME_VM_CACHE (where
 kernels are kept) and FLEETBLAME_VM_RESULTS (a folder for what came of it, as JSON).
 docs/testing-on-other-kernels.md says more.
@@ -120,6 +121,15 @@ def hardware_for(options, steps, folder):
     return arguments
 
 
+def not_built(options):
+    """The programs for the machine that are not there; no machine is started without them."""
+    programs = [options.agent, options.groundtruth, options.writer, options.errors, options.layers,
+                options.cgroup, *options.extra]
+    if with_tagwait(options):
+        programs.append(options.tagwait)
+    return [str(program) for program in programs if not program.exists()]
+
+
 def find_program(name):
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
 
@@ -216,6 +226,9 @@ def run(options, kernel):
             if result.name == "check":
                 cases.append(report.check_case(result))
                 missing = report.missing_hooks(result)
+            elif options.command and result.exit_code != 0:
+                cases.append(report.Case(result.name, report.FAILED, result.seconds,
+                                         f"it ended with exit code {result.exit_code}"))
             elif result.name in (TAGWAIT, *(group.name for group in scenarios.GROUPS)):
                 found += report.groundtruth_cases(result, limits[result.name])
         cases += report.asked_for(found, options.scenario,
@@ -230,6 +243,9 @@ def run(options, kernel):
 
 def main():
     options = arguments()
+    if missing := not_built(options):
+        print(f"not built: {', '.join(missing)}; run `bazel build //tests/vm:all` first")
+        return 1
     why, kernel = unavailable(options)
     if why:
         print(f"skipped: {why}")
@@ -238,7 +254,7 @@ def main():
     else:
         cases, release, missing, console = run(options, kernel)
     if options.command:
-        return 0
+        return 1 if any(case.outcome == report.FAILED for case in cases) else 0
     if xml := os.environ.get("XML_OUTPUT_FILE"):
         report.write_xml(xml, options.kernel, release, cases)
     if folder := os.environ.get("FLEETBLAME_VM_RESULTS"):
