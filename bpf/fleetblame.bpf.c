@@ -35,19 +35,23 @@ static __always_inline u32 tid_of(struct task_struct* self) { return TASK_READ(s
 
 /* --- Dirty pages --- */
 
+static __always_inline bool same_inode(const struct fb_inode_key* a, const struct fb_inode_key* b) {
+  return a->ino == b->ino && a->dev == b->dev && a->generation == b->generation;
+}
+
 /* Notes the last dirtier of an inode. */
 static __always_inline void touch_inode(struct scratch* s, struct task_state* task,
                                         struct inode* inode, const struct fb_inode_key* key,
                                         u32 act, u32 tid) {
-  if (task && task->touched_inode == (u64)inode && task->touched_act == act &&
-      task->touched_epoch == live.epoch)
+  if (task && task->touched_act == act && task->touched_epoch == live.epoch &&
+      same_inode(&task->touched, key))
     return;
   struct fb_inode* entry = inode_get(s, inode, key);
   if (!entry) return;
   entry->act = act;
   entry->tid = tid;
   if (task) {
-    task->touched_inode = (u64)inode;
+    task->touched = *key;
     task->touched_act = act;
     task->touched_epoch = live.epoch;
   }
@@ -817,7 +821,10 @@ static __noinline int just_queued(u64* ctx) {
   u64 key = 0;
   bpf_probe_read_kernel(&key, sizeof(key), ctx);
   struct sampler* my = sampler();
-  if (config.sample_ns && my && my->skipped == key) return 1;
+  if (config.sample_ns && my && my->skipped == key) {
+    my->skipped = 0; /* the next bio at this address is another one */
+    return 1;
+  }
   const struct fb_origin* o = bio_find(key);
   return o && !o->issue_ns && !(o->flags & FB_ORIGIN_LINKED) &&
          o->sector == bio->bi_iter.bi_sector && o->bytes == bio->bi_iter.bi_size &&
@@ -994,7 +1001,7 @@ static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* e
   return 0;
 }
 
-/* `bytes` of a bio are done. Returns 0 if nothing is known of the bio: then they are lost. */
+/* `bytes` of a bio are done: a value of enum completed. They are lost unless it is BIO_DONE. */
 __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   u32 bytes = (u32)sizes;
   u32 request_bytes = sizes >> 32;
@@ -1002,7 +1009,7 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   if (!o) return complete_skipped(bio, bytes, flags, error);
   if (!(flags & COMPLETE_ALL)) {
     o->done_bytes += bytes;
-    return 1;
+    return BIO_DONE;
   }
   if (o->flags & FB_ORIGIN_NOTED) range_mark(o->dev, o->sector, o->bytes, 0);
   u32 done = o->done_bytes + bytes;
@@ -1023,7 +1030,7 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   charge_origin(o, &end, bio, true);
   bio_remove(bio);
   if (origin_flags & FB_ORIGIN_DOUBLE) complete_stacked(bio + 1, error, now);
-  return 1;
+  return BIO_DONE;
 }
 
 /* Part of a request is done: what the IO is measured by moves from the old first bio to the new. */
@@ -1044,6 +1051,7 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
   u64 plain = (u64)LOAD(struct request, rq, bio);
   u32 left = bytes;
   u32 lost_bytes = 0;
+  bool unknown = false;
   bool cut = false;
   bool final = bytes >= rq->__data_len;
   u32 flags = final ? COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0) : 0;
@@ -1069,7 +1077,9 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     u32 part = size < left ? size : left;
     u32 mode = flags;
     if (part == size) mode |= COMPLETE_ALL;
-    if (!complete_bio(plain, whole | part, mode, error)) lost_bytes += part;
+    u32 came = complete_bio(plain, whole | part, mode, error);
+    if (came != BIO_DONE) lost_bytes += part;
+    unknown |= came == BIO_UNKNOWN;
     left -= part;
     if (!left) break;
     flags = 0;
@@ -1085,8 +1095,11 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
     struct gendisk* disk = bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
     const struct fb_device* device = device_of_request(disk ? disk_number(disk) : 0);
     if (!device) return 0; /* not watched */
-    count(cut && bio ? FB_COUNTER_chain_cut : FB_COUNTER_bio_unknown);
-    count_lost_of(device, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0);
+    if (cut && bio)
+      count(FB_COUNTER_chain_cut);
+    else if (cut || unknown)
+      count(FB_COUNTER_bio_unknown);
+    count_lost_of(device, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0, error != 0);
   }
   return 0;
 }

@@ -313,6 +313,7 @@ struct fb_hot_row {
 struct fb_lost {
   fb_u64 ios;
   fb_u64 bytes;
+  fb_u64 errors;
 };
 
 /* Per CPU, device and direction, since the tracer started: IOs that were not looked at. Place: index
@@ -422,6 +423,7 @@ struct fb_trace {
   X(end_missed)      /* of these, those whose IO had been issued */                       \
   X(bio_expired)     /* a bio never ended through a request */                            \
   X(bio_unknown)     /* an IO ended whose beginning was not seen */                       \
+  X(skipped_failed)  /* an IO that was not looked at failed */                            \
   X(bio_resized)     /* an IO ended with another size than it began with */               \
   X(range_nomem)     /* no room to note where a stacked device's IO lies */              \
   X(bvec_cut)        /* a bio with more segments than are looked at */                    \

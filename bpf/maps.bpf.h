@@ -123,8 +123,8 @@ struct task_state {
   u64 range_inode;
   u64 range_first;
   u64 range_last;
-  /* Inode whose last dirtier was recorded last. */
-  u64 touched_inode;
+  /* Inode whose last dirtier was recorded last. Not its address, which the next inode may get. */
+  struct fb_inode_key touched;
   u32 touched_act;
   u32 touched_epoch;
 };

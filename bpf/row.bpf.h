@@ -14,18 +14,26 @@
 #define COMPLETE_ALL 2u   /* the bio ends with this piece */
 #define COMPLETE_TRACE 4u
 
+/* What came of the end of a bio. */
+enum completed {
+  BIO_UNKNOWN = 0, /* its beginning was not seen */
+  BIO_DONE = 1,
+  BIO_FAILED = 2, /* it was skipped (sample.bpf.h), and failed */
+};
+
 static __always_inline void count_lost_of(const struct fb_device* device, u32 op, u64 bytes,
-                                          u64 ios) {
+                                          u64 ios, u64 errors) {
   u32 index = device->index * FB_OP_COUNT + (op & (FB_OP_COUNT - 1));
   struct fb_lost* cell = bpf_map_lookup_elem(&lost, &index);
   if (!cell) return;
   if (bytes) ADD(cell->bytes, bytes);
   /* Adding a constant 0 becomes an atomic or, which kernels before 5.12 refuse. */
   if (ios) ADD(cell->ios, ios);
+  if (errors) ADD(cell->errors, errors);
 }
-static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios) {
+static __always_inline void count_lost(u32 dev, u32 op, u64 bytes, u64 ios, u64 errors) {
   const struct fb_device* device = device_of(dev);
-  if (device) count_lost_of(device, op, bytes, ios);
+  if (device) count_lost_of(device, op, bytes, ios, errors);
 }
 
 static __always_inline struct fb_row* row_get(const struct fb_row_key* key) {
@@ -127,7 +135,7 @@ static __always_inline int charge_share(const struct fb_origin* o, const struct 
   struct fb_row* row = row_get(&key);
   if (!row) {
     count(FB_COUNTER_rows_nomem);
-    count_lost(o->dev, o->op, bytes, with_io);
+    count_lost(o->dev, o->op, bytes, with_io, with_io && end->error);
     return 0;
   }
   ADD_IO(row, o, end, bytes, with_io, ADD);

@@ -30,7 +30,7 @@ struct sampler {
   u32 skip;  /* IOs to skip from now on */
   u32 shift; /* one in 2^shift is looked at */
   u32 reserved;
-  u64 skipped; /* the last bio that was: see block_bio_queue_again */
+  u64 skipped; /* the last bio that was, until block_bio_queue_again has heard of it too */
 };
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -125,20 +125,24 @@ static __always_inline bool was_skipped(u64 bio, u32 op) {
   return LOAD(struct bio, whole, bi_flags) & config.bio_pinned;
 }
 
-/* `bytes` of a bio without origin are done. Returns 0 if it was not skipped. An error is too rare to be
- * estimated. */
+/* `bytes` of a bio without origin are done: a value of enum completed. An error is too rare to be estimated;
+ * it is a row of its own, of which all is known but who asked. */
 __noinline int complete_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
   u32 op = LOAD(struct bio, bio, bi_opf) & REQ_OP_MASK;
-  if (error || !was_skipped(bio, op)) return 0;
+  if (!was_skipped(bio, op)) return BIO_UNKNOWN;
   const struct fb_device* device = device_of_request(disk_of_plain_bio(bio));
-  if (!device) return 1; /* not watched */
+  if (!device) return BIO_DONE; /* not watched */
+  if (error) {
+    count(FB_COUNTER_skipped_failed);
+    return BIO_FAILED;
+  }
   u32 index = device->index * 2 + (op == REQ_OP_WRITE);
   struct fb_skipped* cell = bpf_map_lookup_elem(&skipped, &index);
-  if (!cell) return 0;
+  if (!cell) return BIO_UNKNOWN;
   if (bytes) ADD(cell->bytes, bytes);
   /* Adding a constant 0 becomes an atomic or: see count_lost. */
   if (flags & COMPLETE_FIRST) ADD(cell->ios, 1);
-  return 1;
+  return BIO_DONE;
 }
 
 #endif /* BPF_SAMPLE_BPF_H_ */

@@ -25,6 +25,7 @@ constexpr Known kKnown[] = {
     {"end_missed", LossMeaning::kNote},
     {"bio_expired", LossMeaning::kNote},
     {"bio_unknown", LossMeaning::kNote},
+    {"skipped_failed", LossMeaning::kBlame},
     {"bio_resized", LossMeaning::kNote},
     {"range_nomem", LossMeaning::kNote},
     {"bvec_cut", LossMeaning::kNote},

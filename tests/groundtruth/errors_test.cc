@@ -7,12 +7,14 @@
 //   tests/vm/run.py --kernel 6.1 --scenario 'scsi_*'    (in a virtual machine)
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -45,6 +47,22 @@ uint64_t NumberIn(const std::string& path) {
   return std::strtoull(text.c_str(), nullptr, 0);
 }
 
+// Keeps this thread where it is, as each CPU decides by itself which IOs to skip.
+class OneCpu {
+ public:
+  OneCpu() {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~OneCpu() { sched_setaffinity(0, sizeof(before_), &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
 struct Sums {
   uint64_t ios = 0;
   uint64_t bytes = 0;
@@ -65,7 +83,10 @@ class ErrorsTest : public ::testing::Test {
     }
     if (disk_.empty()) GTEST_SKIP() << "no disk of scsi_debug";
     if (defendant_ == nullptr) {
-      auto tracer = agent::CreateBpfTracer(agent::BpfTracerOptions());
+      agent::BpfTracerOptions options;
+      // Skips whatever it may, but not before a CPU has started 1,024 IOs.
+      options.sample_above = 1;
+      auto tracer = agent::CreateBpfTracer(options);
       ASSERT_TRUE(tracer.ok()) << tracer.status();
       auto defendant = Defendant::Create(*std::move(tracer));
       ASSERT_TRUE(defendant.ok()) << defendant.status();
@@ -162,6 +183,47 @@ TEST_F(ErrorsTest, scsi_write_requeued) {
   EXPECT_EQ(sums.errors, 0);
   EXPECT_GE(failed, 8);
   EXPECT_EQ(sums.requeues, failed);
+}
+
+// Of an IO that was not looked at and that fails, all is known but who asked. The last test: from here on
+// IOs are skipped.
+TEST_F(ErrorsTest, scsi_read_error_sampled) {
+  Tell("delay", "0");
+  const OneCpu here;
+  const int fd = open(path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  ASSERT_GE(fd, 0) << path() << ": " << std::strerror(errno);
+  alignas(4096) static char page[4096];
+  Begin();
+  constexpr int kGood = 4096;
+  for (int i = 0; i < kGood; ++i) EXPECT_EQ(pread(fd, page, sizeof(page), 0), sizeof(page));
+  Tell("opts", kMediumError);
+  constexpr int kBad = 200;
+  for (int i = 0; i < kBad; ++i) EXPECT_EQ(pread(fd, page, sizeof(page), (kBadSector & ~7) * 512), -1);
+  close(fd);
+  absl::SleepFor(absl::Milliseconds(300));
+  auto after = ReadDiskCounters(disk_);
+  ASSERT_TRUE(after.ok());
+  ASSERT_EQ(defendant_->EndSpan({number_}), absl::OkStatus());
+  Sums all;
+  Sums lost;
+  uint64_t estimated = 0;
+  for (const ResolvedRow& row : defendant_->ledger().rows()) {
+    if (row.operation != Operation::kRead) continue;
+    for (Sums* sums : {&all, row.confidence == agent::Confidence::kLost ? &lost : nullptr}) {
+      if (sums == nullptr) continue;
+      sums->ios += row.ios;
+      sums->bytes += row.bytes;
+      sums->errors += row.errors;
+    }
+    if (row.confidence == agent::Confidence::kEstimated) estimated += row.ios;
+  }
+  EXPECT_GT(estimated, kGood / 4);
+  EXPECT_EQ(all.ios, kGood + kBad);
+  EXPECT_EQ(all.bytes, after->read_bytes - before_.read_bytes);
+  EXPECT_EQ(all.errors, kBad);
+  EXPECT_GT(lost.errors, kBad / 4);
+  EXPECT_EQ(lost.ios, lost.errors);
+  if (HasFailure()) std::printf("%s", Dump(defendant_->ledger(), 20).c_str());
 }
 
 }  // namespace

@@ -63,6 +63,8 @@ def arguments():
                         default=BIN / "tests/groundtruth/layers_test")
     parser.add_argument("--cgroup", type=pathlib.Path,
                         default=BIN / "tests/groundtruth/cgroup_test")
+    parser.add_argument("--sampling", type=pathlib.Path,
+                        default=BIN / "tests/groundtruth/sampling_test")
     parser.add_argument("--tagwait", type=pathlib.Path,
                         default=BIN / "tests/tagwait/tagwait_test")
     parser.add_argument("--cache", type=pathlib.Path,
@@ -144,6 +146,7 @@ def root_filesystem(options, kernel, steps):
     files.program("/vm/bin/errors_test", options.errors)
     files.program("/vm/bin/layers_test", options.layers)
     files.program("/vm/bin/cgroup_test", options.cgroup)
+    files.program("/vm/bin/sampling_test", options.sampling)
     for tool in {tool for group in scenarios.GROUPS for tool in group.tools}:
         if find_program(tool):
             files.program(f"/vm/bin/{tool}", find_program(tool))

@@ -43,10 +43,11 @@ class Group:
     name: str
     command: str  # {filter} is what of it to run
     cases: list  # on every kernel that does not leave them out
-    more_filter: str = ""  # on the kernels in ALL_PATHS
+    more_filter: str = ""  # on the kernels in more_on
     some: dict = dataclasses.field(default_factory=dict)  # of it on others, or on these
     modules: tuple = ()  # that it needs beside those of kernels.py, in order of loading
     on_demand: tuple = ()  # modules that its command loads by itself
+    more_on: tuple = tuple(ALL_PATHS)
     prefix: str = "*/"  # of a case, in the names of its program
     tools: tuple = ()  # programs of this machine that it uses, if there are any
     # Devices of the machine, as QEMU's arguments; {folder} is one of the run's own.
@@ -59,7 +60,7 @@ class Group:
         wanted = [self.prefix + pattern for pattern in patterns]
         if not wanted:
             wanted = [self.prefix + name for name in self.cases]
-            if self.more_filter and (all_paths or kernel in ALL_PATHS and kernel not in self.some):
+            if self.more_filter and (all_paths or kernel in self.more_on and kernel not in self.some):
                 wanted.append(self.more_filter)
             else:
                 wanted += [f"{self.more_filter}/{name}" for name in self.some.get(kernel, [])]
@@ -84,6 +85,9 @@ GROUPS = [
           "trap 'rmmod scsi_debug' EXIT; insmod /vm/modules/scsi_debug.ko && "
           "errors_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
           [], "ErrorsTest.scsi_*", modules=("sd_mod",), on_demand=("scsi_debug",), prefix="*."),
+    # Where loading the programs takes least; there and on 6.1 reads alone are sampled.
+    Group("sampling", "sampling_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          [], "SamplingTest.sampled_*", more_on=("5.10",), prefix="*."),
     Group("layers",
           "trap 'rmmod nvme nbd' EXIT; insmod /vm/modules/nbd.ko nbds_max=1; "
           "insmod /vm/modules/nvme.ko; "

@@ -101,6 +101,7 @@ void AddLost(DeviceNumber device, Operation operation, const fb_lost& lost,
   row.key.confidence = Confidence::kLost;
   row.values.bytes = lost.bytes;
   row.values.ios = lost.ios;
+  row.values.errors = lost.errors;
   AddRow(std::move(row), rows);
 }
 

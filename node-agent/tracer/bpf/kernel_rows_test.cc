@@ -77,13 +77,14 @@ TEST(KernelRowsTest, EachKeyOnceAndInOrder) {
 
 TEST(KernelRowsTest, LostBytesOfADiskAndOperationAreOneRow) {
   std::vector<Row> rows;
-  AddLost({8, 0}, Operation::kWrite, {.ios = 1, .bytes = 4096}, &rows);
-  AddLost({8, 0}, Operation::kWrite, {.ios = 2, .bytes = 512}, &rows);
+  AddLost({8, 0}, Operation::kWrite, {.ios = 1, .bytes = 4096, .errors = 1}, &rows);
+  AddLost({8, 0}, Operation::kWrite, {.ios = 2, .bytes = 512, .errors = 2}, &rows);
   AddLost({8, 0}, Operation::kRead, {.ios = 1, .bytes = 1}, &rows);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].key.confidence, Confidence::kLost);
   EXPECT_EQ(rows[0].values.ios, 3u);
   EXPECT_EQ(rows[0].values.bytes, 4608u);
+  EXPECT_EQ(rows[0].values.errors, 3u);
 }
 
 TEST(KernelRowsTest, EveryOperationHasTheDirectionThatTheKernelCountsItIn) {

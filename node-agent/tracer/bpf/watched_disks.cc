@@ -201,7 +201,8 @@ void WatchedDisks::AddLostRows(std::vector<Row>* rows) {
       const uint32_t cell = disk.index * FB_OP_COUNT + op;
       const fb_lost seen = std::exchange(lost_seen_[cell], now[cell]);
       const fb_lost grown = {.ios = now[cell].ios - seen.ios,
-                             .bytes = now[cell].bytes - seen.bytes};
+                             .bytes = now[cell].bytes - seen.bytes,
+                             .errors = now[cell].errors - seen.errors};
       if (grown.bytes != 0 || grown.ios != 0) {
         AddLost(number, static_cast<Operation>(op), grown, rows);
       }
