@@ -125,8 +125,8 @@ static __always_inline bool was_skipped(u64 bio, u32 op) {
   return LOAD(struct bio, whole, bi_flags) & config.bio_pinned;
 }
 
-/* `bytes` of a bio without origin are done: a value of enum completed. An error is too rare to be estimated;
- * it is a row of its own, of which all is known but who asked. */
+/* `bytes` of a bio without origin are done: a value of enum completed. An error is too rare to be
+ * estimated; it is a row of its own, of which all is known but who asked. */
 __noinline int complete_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
   u32 op = LOAD(struct bio, bio, bi_opf) & REQ_OP_MASK;
   if (!was_skipped(bio, op)) return BIO_UNKNOWN;

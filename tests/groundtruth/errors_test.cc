@@ -185,8 +185,8 @@ TEST_F(ErrorsTest, scsi_write_requeued) {
   EXPECT_EQ(sums.requeues, failed);
 }
 
-// Of an IO that was not looked at and that fails, all is known but who asked. The last test: from here on
-// IOs are skipped.
+// Of an IO that was not looked at and that fails, all is known but who asked. The last test: from
+// here on IOs are skipped.
 TEST_F(ErrorsTest, scsi_read_error_sampled) {
   Tell("delay", "0");
   const OneCpu here;
@@ -198,7 +198,8 @@ TEST_F(ErrorsTest, scsi_read_error_sampled) {
   for (int i = 0; i < kGood; ++i) EXPECT_EQ(pread(fd, page, sizeof(page), 0), sizeof(page));
   Tell("opts", kMediumError);
   constexpr int kBad = 200;
-  for (int i = 0; i < kBad; ++i) EXPECT_EQ(pread(fd, page, sizeof(page), (kBadSector & ~7) * 512), -1);
+  for (int i = 0; i < kBad; ++i)
+    EXPECT_EQ(pread(fd, page, sizeof(page), (kBadSector & ~7) * 512), -1);
   close(fd);
   absl::SleepFor(absl::Milliseconds(300));
   auto after = ReadDiskCounters(disk_);

@@ -142,6 +142,12 @@ void ExpectDetails(const Scenario& scenario, const Outcome& outcome) {
   if (!scenario.reason.empty()) {
     EXPECT_GE(outcome.reason_bytes, 0.9 * data) << scenario.reason;
   }
+  if (scenario.writeback == Writeback::kReclaim) {
+    EXPECT_EQ(outcome.kernel_reasons, std::set<std::string>{scenario.reason});
+  }
+  if (scenario.operation != Operation::kUnspecified) {
+    EXPECT_EQ(outcome.operation_bytes, data);
+  }
   if (scenario.issued_in.empty()) return;
   EXPECT_FALSE(outcome.issued_in_bytes.empty()) << "nothing was issued in " << scenario.issued_in;
   for (const auto& [comm, bytes] : outcome.issued_in_bytes) {

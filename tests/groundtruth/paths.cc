@@ -201,6 +201,10 @@ void AddReasons(std::vector<Path>* all) {
   scenario = One("periodic", "pwrite", 8 * kMiB, kPwriteCall, Writeback::kPeriodic);
   scenario.reason = "periodic";
   all->push_back({scenario, kExt4, kXfs});
+  scenario = One("vmscan", "pwrite", 16 * kMiB, kPwriteCall, Writeback::kReclaim);
+  scenario.memory_limit_bytes = 64 * kMiB;
+  scenario.reason = "vmscan";
+  all->push_back({scenario, kExt4Xfs});
 }
 
 // Without a filesystem, or about what it does not use.
@@ -214,6 +218,10 @@ void AddDevices(std::vector<Path>* all) {
                   {Kind::kNone}});
   Scenario scenario = One("discard", "discard", 8 * kMiB, {"sys_ioctl"}, Writeback::kWriter);
   scenario.direction = Operation::kDiscard;
+  all->push_back({scenario, {Kind::kNone}});
+  scenario = One("secure_erase", "secure-erase", 8 * kMiB, {"sys_ioctl"}, Writeback::kWriter);
+  scenario.surroundings = Surroundings::kErasable;
+  scenario.operation = Operation::kSecureErase;
   all->push_back({scenario, {Kind::kNone}});
   scenario = {.name = "flush",
               .actors = {{.comm = "fbw-flush", .mode = "flush", .path = "f", .files = 20}},

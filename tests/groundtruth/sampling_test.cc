@@ -104,8 +104,8 @@ class SamplingTest : public ::testing::Test {
     return agent::CreateBpfTracer(options);
   }
 
-  // How often each of two processes reads in a second. (One alone is slow where a CPU that has nothing to do
-  // is long in coming back, as an emulated one is.)
+  // How often each of two processes reads in a second. (One alone is slow where a CPU that has
+  // nothing to do is long in coming back, as an emulated one is.)
   double MeasureRate() {
     constexpr uint64_t kIos = 4096;
     const absl::Time begin = absl::Now();
@@ -124,8 +124,8 @@ class SamplingTest : public ::testing::Test {
     return rate;
   }
 
-  // The same with one that looks at a sixteenth of what a process comes to on this machine, or less. All
-  // tests share it, as loading it takes long in a virtual machine.
+  // The same with one that looks at a sixteenth of what a process comes to on this machine, or
+  // less. All tests share it, as loading it takes long in a virtual machine.
   void WatchAndSkip() {
     if (sampling_tracer_ == nullptr) {
       const double rate = MeasureRate();
@@ -189,8 +189,8 @@ class SamplingTest : public ::testing::Test {
     }
   }
 
-  // Runs all processes at once, with a tracer that skips IOs. Another machine may have slowed this one
-  // down since its speed was measured: then nothing was skipped, and it is measured once more.
+  // Runs all processes at once, with a tracer that skips IOs. Another machine may have slowed this
+  // one down since its speed was measured: then nothing was skipped, and it is measured once more.
   Account RunAndSkip(const std::vector<Process>& processes, Operation operation) {
     for (int attempt = 0;; ++attempt) {
       WatchAndSkip();
@@ -248,9 +248,8 @@ bool TellsDirectWrites() {
 
 TEST_F(SamplingTest, sampled_direct_writes) {
   if (!TellsDirectWrites()) GTEST_SKIP() << "this kernel does not tell direct writes from others";
-  const std::vector<Process> processes = {
-      {"fbw-three", "pwrite-direct", 0, 96 * kMiB, 4096},
-      {"fbw-one", "pwrite-direct", 96 * kMiB, 32 * kMiB, 4096}};
+  const std::vector<Process> processes = {{"fbw-three", "pwrite-direct", 0, 96 * kMiB, 4096},
+                                          {"fbw-one", "pwrite-direct", 96 * kMiB, 32 * kMiB, 4096}};
   ExpectNearTheTruth(RunAndSkip(processes, Operation::kWrite), processes);
 }
 

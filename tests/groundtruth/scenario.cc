@@ -2,6 +2,7 @@
 #include "tests/groundtruth/scenario.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "tests/groundtruth/sysctl_guard.h"
+#include "tests/groundtruth/writeback_log.h"
 #include "tests/testing/child_process.h"
 
 namespace fleetblame::testing {
@@ -194,16 +196,12 @@ std::vector<std::string> CommandOf(const std::string& writer, const Scene& scene
   return command;
 }
 
-// Runs all actors at the same time; returns the bytes each says it moved.
+// Runs all actors at the same time, in a cgroup or (nullptr) that of the test; returns the bytes
+// each says it moved.
 absl::StatusOr<std::vector<uint64_t>> RunActors(const std::string& writer, const Scene& scene,
                                                 const std::vector<Actor>& actors,
+                                                const MemoryCgroup* cgroup,
                                                 uint64_t memory_limit_bytes) {
-  std::unique_ptr<MemoryCgroup> cgroup;
-  if (memory_limit_bytes != 0) {
-    auto made = MemoryCgroup::Create(memory_limit_bytes);
-    if (!made.ok()) return made.status();
-    cgroup = *std::move(made);
-  }
   const std::string group = cgroup == nullptr ? "" : cgroup->path();
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (const Actor& actor : actors) {
@@ -274,10 +272,7 @@ class MeasuredSpan {
       if (!guard.ok()) return guard.status();
       dirty = *std::move(guard);
     }
-    auto moved = RunActors(writer_, *scene_, scenario_.actors, scenario_.memory_limit_bytes);
-    if (!moved.ok()) return moved.status();
-    moved_ = *std::move(moved);
-    absl::Status status = BringToDisk(before->write_bytes);
+    absl::Status status = WriteAll(before->write_bytes);
     if (!status.ok()) return status;
     inodes_ = InodesBelow(scene_->root());
     for (const Actor& actor : scenario_.actors) {
@@ -293,12 +288,70 @@ class MeasuredSpan {
 
   const std::vector<uint64_t>& moved() const { return moved_; }
   const std::set<uint64_t>& inodes() const { return inodes_; }
+  const std::set<std::string>& kernel_reasons() const { return kernel_reasons_; }
   // Of each actor's file; 0 = it has none.
   const std::vector<uint64_t>& files() const { return files_; }
   // Of what it is after exec.
   const std::vector<uint64_t>& later_files() const { return later_files_; }
 
  private:
+  // Runs the writers until all is on the disk.
+  absl::Status WriteAll(uint64_t write_bytes_before) {
+    std::unique_ptr<MemoryCgroup> cgroup;
+    if (scenario_.memory_limit_bytes != 0) {
+      auto made = MemoryCgroup::Create(scenario_.memory_limit_bytes);
+      if (!made.ok()) return made.status();
+      cgroup = *std::move(made);
+    }
+    if (scenario_.writeback == Writeback::kReclaim)
+      return WriteUnderReclaim(*cgroup, write_bytes_before);
+    absl::Status status = RunWriters(cgroup.get());
+    if (!status.ok()) return status;
+    return BringToDisk(write_bytes_before);
+  }
+
+  absl::Status RunWriters(const MemoryCgroup* cgroup) {
+    auto moved =
+        RunActors(writer_, *scene_, scenario_.actors, cgroup, scenario_.memory_limit_bytes);
+    if (!moved.ok()) return moved.status();
+    moved_ = *std::move(moved);
+    return absl::OkStatus();
+  }
+
+  // Nothing but the want of memory makes the flusher run.
+  absl::Status WriteUnderReclaim(const MemoryCgroup& cgroup, uint64_t write_bytes_before) {
+    std::vector<std::unique_ptr<SysctlGuard>> guards;
+    for (const auto& [name, value] : {std::pair{"dirty_ratio", "90"},
+                                      {"dirty_background_ratio", "80"},
+                                      {"dirty_expire_centisecs", "360000"}}) {
+      auto guard = SysctlGuard::Set(absl::StrCat("/proc/sys/vm/", name), value);
+      if (!guard.ok()) return guard.status();
+      guards.push_back(*std::move(guard));
+    }
+    auto log = WritebackLog::Begin();
+    if (!log.ok()) return log.status();
+    absl::Status status = RunWriters(&cgroup);
+    if (!status.ok()) return status;
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    for (;;) {
+      status = cgroup.TakeMemory();
+      if (!status.ok()) return status;
+      auto counters = scene_->Counters();
+      if (!counters.ok()) return counters.status();
+      if (counters->write_bytes >= write_bytes_before + DataBytes()) break;
+      if (absl::Now() > deadline) {
+        return absl::DeadlineExceededError("reclaim did not make the flusher write the data back");
+      }
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    auto disks = scene_->DiskNumbers();
+    if (!disks.ok()) return disks.status();
+    for (const auto& [reason, pages] : (*log)->Pages(*disks)) {
+      if (pages * sysconf(_SC_PAGESIZE) > DataBytes() / 100) kernel_reasons_.insert(reason);
+    }
+    return scene_->WaitForRest(absl::Milliseconds(150));
+  }
+
   absl::Status BringToDisk(uint64_t write_bytes_before) {
     switch (scenario_.writeback) {
       case Writeback::kWriter:
@@ -317,6 +370,7 @@ class MeasuredSpan {
       case Writeback::kLaptop:
         return WriteInLaptopMode(write_bytes_before + DataBytes());
       case Writeback::kPeriodic:
+      case Writeback::kReclaim:
         break;
     }
     auto expire = SysctlGuard::Set("/proc/sys/vm/dirty_expire_centisecs", "30");
@@ -349,6 +403,7 @@ class MeasuredSpan {
   const std::string& writer_;
   Scene* scene_;
   std::vector<uint64_t> moved_;
+  std::set<std::string> kernel_reasons_;
   std::set<uint64_t> inodes_;
   std::vector<uint64_t> files_;
   std::vector<uint64_t> later_files_;
@@ -471,7 +526,7 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
                                     const std::function<absl::StatusOr<Defendant*>()>& summon) {
   auto scene = Scene::Create(kind, scenario.surroundings);
   if (!scene.ok()) return scene.status();
-  auto prepared = RunActors(writer, **scene, scenario.setup, 0);
+  auto prepared = RunActors(writer, **scene, scenario.setup, nullptr, 0);
   if (!prepared.ok()) return prepared.status();
   absl::Status status = (*scene)->Settle();
   if (!status.ok()) return status;
@@ -515,10 +570,14 @@ absl::StatusOr<Outcome> RunScenario(FilesystemKind kind, const Scenario& scenari
     if (row.reason == scenario.reason && IsWriter(truth, row.dirtier_comm)) {
       outcome.reason_bytes += row.bytes;
     }
+    if (row.operation == scenario.operation && IsWriter(truth, row.dirtier_comm)) {
+      outcome.operation_bytes += row.bytes;
+    }
     if (!scenario.issued_in.empty() && HasFrame(row.issuer_frames, scenario.issued_in)) {
       outcome.issued_in_bytes[row.issuer_comm] += row.bytes;
     }
   }
+  outcome.kernel_reasons = span.kernel_reasons();
   outcome.dump = Dump(ledger, 25);
   return outcome;
 }

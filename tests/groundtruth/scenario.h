@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ enum class Writeback {
   kFsync,     // another process calls fsync on each writer's file
   kPeriodic,  // nobody: the flusher finds it old enough, some seconds later
   kLaptop,    // nobody: in laptop mode the disk was read, so that it runs anyway
+  kReclaim,   // nobody: who looks for memory to reclaim in their cgroup finds dirty pages alone
 };
 
 struct Scenario {
@@ -74,6 +76,8 @@ struct Scenario {
   double each_bar = 0;
   // Why the flusher wrote at least nine tenths of the data; "" = not asked.
   std::string reason = "";
+  // What all that the writers are charged with must be; unspecified = not asked.
+  agent::Operation operation = agent::Operation::kUnspecified;
   // A function in which writers wait while they bring others' blocks to the disk: they, and nobody
   // else, must be the issuers of what is issued there, and something must be.
   std::string issued_in = "";
@@ -103,6 +107,11 @@ struct Outcome {
   std::map<agent::Operation, uint64_t> row_bytes;
   // Of the writers' bytes, those that were written for Scenario::reason.
   uint64_t reason_bytes = 0;
+  // Of the writers' bytes, those of Scenario::operation.
+  uint64_t operation_bytes = 0;
+  // Why the kernel wrote more than a hundredth of the data, by its own account (its tracepoints),
+  // until all was on the disk. Empty = not asked.
+  std::set<std::string> kernel_reasons;
   // Bytes by issuer of what was issued in Scenario::issued_in.
   std::map<std::string, uint64_t> issued_in_bytes;
   // Flushes by who was blamed for them.

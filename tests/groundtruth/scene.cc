@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<Scene>> Scene::Create(FilesystemKind kind,
   std::vector<LoopDisk*> disks;
   std::vector<std::string> devices;
   for (size_t i = 0; i < DisksOf(kind); ++i) {
-    auto disk = LoopDisk::Create(DiskBytesFor(kind), partitioned);
+    auto disk = surroundings == Surroundings::kErasable
+                    ? LoopDisk::Existing("fberase")
+                    : LoopDisk::Create(DiskBytesFor(kind), partitioned);
     if (!disk.ok()) return disk.status();
     disks.push_back(disk->get());
     devices.push_back(partitioned ? (*disk)->partition_path() : (*disk)->path());
@@ -235,6 +237,15 @@ absl::StatusOr<std::unique_ptr<MemoryCgroup>> MemoryCgroup::Create(uint64_t limi
     return absl::ErrnoToStatus(errno, absl::StrCat("limit the memory of ", path));
   }
   return cgroup;
+}
+
+absl::Status MemoryCgroup::TakeMemory() const {
+  for (const char* high : {"1M", "max"}) {
+    if (!WriteFile(path_ + "/memory.high", high)) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("reclaim the memory of ", path_));
+    }
+  }
+  return absl::OkStatus();
 }
 
 MemoryCgroup::~MemoryCgroup() { rmdir(path_.c_str()); }

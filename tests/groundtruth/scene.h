@@ -26,6 +26,7 @@ enum class Surroundings {
   kPlain,      // the filesystem on the disk; without a filesystem, the disk itself
   kPartition,  // the filesystem is in a partition
   kOverlay,    // the writers see an overlay whose upper layer is the filesystem
+  kErasable,   // without a filesystem: a disk that erases securely (tests/modules/fb_erase.c)
   kSwap,       // a file on the filesystem is swap space; without a filesystem, the disk is
 };
 
@@ -85,6 +86,8 @@ class MemoryCgroup {
   MemoryCgroup(const MemoryCgroup&) = delete;
   MemoryCgroup& operator=(const MemoryCgroup&) = delete;
   const std::string& path() const { return path_; }
+  // Asks the kernel to take nearly all of its memory away, as far as it can be had at once.
+  absl::Status TakeMemory() const;
 
  private:
   explicit MemoryCgroup(std::string path) : path_(std::move(path)) {}

@@ -234,9 +234,22 @@ absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::CreateFrom(int backing, uint
       new LoopDisk(absl::StrCat("loop", *number), backing, size_bytes, fd));
 }
 
+absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Existing(const std::string& name) {
+  const std::string path = absl::StrCat("/dev/", name);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return absl::UnimplementedError(absl::StrCat("there is no disk ", path));
+  uint64_t bytes = 0;
+  if (ioctl(fd, BLKGETSIZE64, &bytes) != 0) {
+    absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("ask for the size of ", path));
+    close(fd);
+    return status;
+  }
+  return std::unique_ptr<LoopDisk>(new LoopDisk(name, -1, bytes, fd));
+}
+
 LoopDisk::~LoopDisk() {
   close(fd_);
-  close(backing_);
+  if (backing_ >= 0) close(backing_);
 }
 
 absl::Status LoopDisk::Allocate() const {

@@ -51,6 +51,8 @@ class LoopDisk {
   // The same on a file of a filesystem, which is made and must not outlive it.
   static absl::StatusOr<std::unique_ptr<LoopDisk>> CreateOn(const std::string& path,
                                                             uint64_t size_bytes);
+  // No loop device but a disk that is there already, and stays. UNIMPLEMENTED if it is not.
+  static absl::StatusOr<std::unique_ptr<LoopDisk>> Existing(const std::string& name);
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
@@ -74,7 +76,7 @@ class LoopDisk {
       : name_(std::move(name)), backing_(backing), size_bytes_(size_bytes), fd_(fd) {}
 
   std::string name_;
-  int backing_;
+  int backing_;  // -1: of a disk that was there
   uint64_t size_bytes_;
   int fd_;  // holds the device: it detaches on last close
 };

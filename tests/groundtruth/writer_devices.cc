@@ -54,6 +54,7 @@ Modes DeviceModes() {
       {"flush", Flush},
       {"read-some", ReadSome},
       {"discard", [](const Options& o) { return OnRange(o, BLKDISCARD, "discard"); }},
+      {"secure-erase", [](const Options& o) { return OnRange(o, BLKSECDISCARD, "erase"); }},
       {"write-zeroes", [](const Options& o) { return OnRange(o, BLKZEROOUT, "zero"); }},
   };
 }

@@ -15,6 +15,7 @@ docs/testing-on-other-kernels.md says more.
 """
 
 import argparse
+import fnmatch
 import os
 import pathlib
 import shutil
@@ -103,6 +104,11 @@ def with_tagwait(options):
     return TAGWAIT in options.scenario or not (options.scenario or options.command)
 
 
+def with_own_modules(options):
+    own = [name for group in scenarios.GROUPS for name in group.own]
+    return any(fnmatch.fnmatchcase(name, pattern) for name in own for pattern in options.scenario)
+
+
 def tagwait_step(kernel):
     return machine.Step(TAGWAIT, LOAD_SECONDS + TAGWAIT_SECONDS,
                         f"tagwait_test --gtest_filter='{test_modules.tagwait_filter(kernel)}' "
@@ -126,7 +132,7 @@ def hardware_for(options, steps, folder):
 def not_built(options):
     """The programs for the machine that are not there; no machine is started without them."""
     programs = [options.agent, options.groundtruth, options.writer, options.errors, options.layers,
-                options.cgroup, *options.extra]
+                options.cgroup, options.sampling, *options.extra]
     if with_tagwait(options):
         programs.append(options.tagwait)
     return [str(program) for program in programs if not program.exists()]
@@ -163,7 +169,7 @@ def root_filesystem(options, kernel, steps):
         known = {module.name for module, _ in modules}
         modules += [(module, now) for module, now in tagwait_modules.get(
             options.kernel, str(options.cache), kernel["packages"]) if module.name not in known]
-        modules += [(module, False) for module in kernel.get("own_modules", [])]
+    modules += [(module, False) for module in kernel.get("own_modules", [])]
     for module, _ in modules:
         files.file(f"/vm/modules/{module.name}", module)
     files.text("/vm/load-order", "".join(f"{module.name}\n" for module, now in modules if now))
@@ -191,7 +197,7 @@ def kernel_of(options, refresh):
     kernel = kernels.get(options.kernel, str(options.cache), refresh,
                          [module for group in scenarios.GROUPS
                           for module in group.modules + group.on_demand])
-    if not with_tagwait(options):
+    if not (with_tagwait(options) or with_own_modules(options)):
         return kernel
     try:
         kernel["own_modules"] = test_modules.get(options.kernel, str(options.cache), kernel)

@@ -13,8 +13,12 @@ SCENARIOS = [
 # Stacked devices: of each driver the cheapest.
 STACKS = ["ext4_dm_linear", "ext4_dm_crypt", "ext4_md_raid1"]
 # What a kernel cannot give, and why: series -> name -> reason.
+NO_ERASE = {"disk_secure_erase": "no disk there erases securely; the tests' own is built for 6.1"}
 LEFT_OUT = {
-    "7": {"ext4_laptop": "it ignores vm.laptop_mode", "xfs_laptop": "it ignores vm.laptop_mode"},
+    "5.10": NO_ERASE,
+    "6.12": NO_ERASE,
+    "7": {**NO_ERASE, "ext4_laptop": "it ignores vm.laptop_mode",
+          "xfs_laptop": "it ignores vm.laptop_mode"},
 }
 # Kernels that go through the other ways to the disk (Paths/*) as well, unless told otherwise, and those
 # ways in which the other kernels differ.
@@ -53,6 +57,7 @@ class Group:
     # Devices of the machine, as QEMU's arguments; {folder} is one of the run's own.
     hardware: tuple = ()
     disks: dict = dataclasses.field(default_factory=dict)  # files in that folder -> their size
+    own: tuple = ()  # of its cases, those that take modules of the tests' own: test_modules.py
 
     def filter_for(self, kernel, patterns=(), all_paths=False):
         """What to run of it, for gtest: what is asked for by name, or what there is on this kernel; "" if
@@ -78,8 +83,9 @@ def left_out(kernel, patterns):
 
 GROUPS = [
     Group("groundtruth",
+          "[ ! -e /vm/modules/fb_erase.ko ] || insmod /vm/modules/fb_erase.ko; "
           "groundtruth_test --one-tracer --writer=/vm/bin/writer --gtest_filter='{filter}'",
-          SCENARIOS, "Paths/*", SOME_PATHS, modules=("quota_v2",)),
+          SCENARIOS, "Paths/*", SOME_PATHS, modules=("quota_v2",), own=("disk_secure_erase",)),
     Group("errors",
           # Other steps load it with other parameters.
           "trap 'rmmod scsi_debug' EXIT; insmod /vm/modules/scsi_debug.ko && "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel modules of the tests' own (tests/tagwait/module), built for one of the kernels.
+"""Kernel modules of the tests' own (tests/modules), built for one of the kernels.
 
 The kernel's headers come from the mirror like the kernel itself, and nothing is installed. The
 modules get BTF, as those of the distribution have it, so that BPF programs can attach to them. What
@@ -21,10 +21,10 @@ import kernels
 
 # Built with this machine's compiler, so for the kernel of its own suite alone.
 SERIES = ["6.1"]
-NAMES = ["fb_tag_event", "fb_reserved"]
+NAMES = ["fb_tag_event", "fb_reserved", "fb_erase"]
 # The cases of tests/tagwait that need them.
 CASES = ["ScsiDebug.FirstFormOfTheTracepoint", "Reserved.*"]
-SOURCES = pathlib.Path(__file__).resolve().parents[1] / "tagwait/module"
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "modules"
 HEADERS = re.compile(r"^linux-(headers|kbuild)-\S+$")
 
 
@@ -90,6 +90,8 @@ def get(series, cache, kernel):
         return []
     wish = hashlib.sha256(json.dumps(kernel["packages"]).encode())
     for source in sorted(SOURCES.iterdir()):
+        if source.name == "BUILD.bazel":
+            continue
         wish.update(source.name.encode() + source.read_bytes())
     wish.update(pathlib.Path(__file__).read_bytes())
     folder = pathlib.Path(cache) / "kernels" / f"{series}-own-{wish.hexdigest()[:10]}"
