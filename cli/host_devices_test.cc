@@ -40,6 +40,19 @@ TEST(HostDevicesTest, DirectionsOfADeviceAreOneEntryAndTheBusiestComesFirst) {
   EXPECT_EQ(devices[2].host_id, "id-web-2");
 }
 
+// Zero and unknown never look the same.
+TEST(HostDevicesTest, ADirectionThatWasCutFromTheAnswerIsUnknown) {
+  v1::CoverageResponse coverage;
+  Add(&coverage, "web", "sda", v1::OPERATION_WRITE, 7);
+  std::vector<HostDevice> devices = HostDevices(coverage);
+  ASSERT_EQ(devices.size(), 1u);
+  EXPECT_EQ(devices[0].read_bytes, 0u);
+  coverage.set_omitted(1);
+  devices = HostDevices(coverage);
+  EXPECT_EQ(devices[0].written_bytes, 7u);
+  EXPECT_FALSE(devices[0].read_bytes.has_value());
+}
+
 TEST(HostDevicesTest, HostsOfOneNameStayApart) {
   v1::CoverageResponse coverage;
   Add(&coverage, "web", "sda", v1::OPERATION_WRITE, 1);

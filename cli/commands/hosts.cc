@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -105,6 +106,14 @@ std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; 
 
 std::string Lower(const v1::Device& device) { return absl::StrJoin(device.lower(), ","); }
 
+std::string BytesOrDash(std::optional<uint64_t> bytes) {
+  return bytes.has_value() ? HumanBytes(static_cast<double>(*bytes)) : "-";
+}
+
+std::string BytesOrNothing(std::optional<uint64_t> bytes) {
+  return bytes.has_value() ? absl::StrCat(*bytes) : "";
+}
+
 // How many of the devices are shown.
 size_t Shown(const Context& context, const std::vector<HostDevice>& devices) {
   return context.limit == 0 ? devices.size() : std::min<size_t>(context.limit, devices.size());
@@ -126,8 +135,7 @@ void PrintDevicesTable(const Context& context, const v1::CoverageResponse& respo
     const HostDevice& d = devices[i];
     table.AddRow({d.host, d.device, OrDash(d.info.alias()), OrDash(Lower(d.info)),
                   OrDash(d.info.persistent_id()), OrDash(d.info.model()),
-                  HumanBytes(static_cast<double>(d.written_bytes)),
-                  HumanBytes(static_cast<double>(d.read_bytes))});
+                  BytesOrDash(d.written_bytes), BytesOrDash(d.read_bytes)});
   }
   table.Print(context.terminal, std::cout);
   if (shown < devices.size()) {
@@ -135,8 +143,10 @@ void PrintDevicesTable(const Context& context, const v1::CoverageResponse& respo
               << "\n";
   }
   if (response.omitted() > 0) {
-    std::cout << "! " << HumanCount(response.omitted())
-              << " books of further devices were not sent; choose fewer hosts with --hosts\n";
+    std::cout
+        << "! " << HumanCount(response.omitted())
+        << " books (directions of devices) were not sent, - where one is missing here; choose "
+           "fewer hosts with --hosts\n";
   }
 }
 
@@ -153,8 +163,8 @@ void PrintDevicesJson(const Context& context, const v1::CoverageResponse& respon
     entry["host"] = d.host;
     entry["device"] = d.device;
     entry["device_info"] = DeviceJson(d.info);
-    entry["read_bytes"] = d.read_bytes;
-    entry["written_bytes"] = d.written_bytes;
+    entry["read_bytes"] = d.read_bytes.has_value() ? Json(*d.read_bytes) : Json();
+    entry["written_bytes"] = d.written_bytes.has_value() ? Json(*d.written_bytes) : Json();
     json["devices"].push_back(std::move(entry));
   }
   json["omitted"] = devices.size() - shown;
@@ -172,7 +182,7 @@ void PrintDevicesCsv(const Context& context, const v1::CoverageResponse& respons
     const HostDevice& d = devices[i];
     WriteCsvRecord(
         {d.host_id, d.host, d.device, d.info.alias(), Lower(d.info), d.info.persistent_id(),
-         d.info.model(), absl::StrCat(d.read_bytes), absl::StrCat(d.written_bytes)},
+         d.info.model(), BytesOrNothing(d.read_bytes), BytesOrNothing(d.written_bytes)},
         std::cout);
   }
 }
