@@ -101,9 +101,12 @@ void AddOptions(CLI::App& app, ServerConfig& config) {
   const char* levels[kLevels] = {"raw", "1m", "10m", "1h", "6h", "1d"};
   const char* defaults[kLevels] = {"1d", "1w", "5w", "400d", "400d", "5y"};
   for (int level = 0; level < kLevels; ++level) {
+    const std::string what =
+        level == 0 ? "windows as agents sent them" : absl::StrCat("sums over ", levels[level]);
     AddParsed(app, absl::StrCat("--retention-", levels[level]), &config.retention_ns[level],
               ParseDurationNs,
-              absl::StrCat("how long data of this resolution stay [", defaults[level], "]"));
+              absl::StrCat("how long ", what, " stay [", defaults[level],
+                           level == 0 ? "]" : "]; not shorter than the one before"));
   }
   AddParsed(app, "--max-message-bytes", &config.max_message_bytes, ParseBytes,
             "largest message of an agent [4MiB]");
