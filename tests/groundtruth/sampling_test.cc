@@ -260,20 +260,21 @@ TEST_F(SamplingTest, sampled_reads) {
   ExpectNearTheTruth(RunAndSkip(processes, Operation::kRead), processes);
 }
 
-TEST_F(SamplingTest, BelowTheThresholdEachIoIsLookedAt) {
-  auto tracer = Watch(1'000'000);
-  ASSERT_TRUE(tracer.ok()) << tracer.status();
-  tracer_ = tracer->get();
+// Who asks for each IO gets each IO.
+TEST_F(SamplingTest, sampled_not_in_trace_mode) {
+  ASSERT_NO_FATAL_FAILURE(WatchAndSkip());
+  ASSERT_TRUE(tracer_->SetTrace(true).ok());
   const Account account =
       Run({{"fbw-direct", "pwrite-direct", 0, 16 * kMiB, 4096}}, Operation::kWrite);
   EXPECT_EQ(account.accounted_bytes, account.kernel_bytes);
   EXPECT_FALSE(account.by_confidence.contains(Confidence::kEstimated));
 }
 
-// Who asks for each IO gets each IO.
-TEST_F(SamplingTest, sampled_not_in_trace_mode) {
-  ASSERT_NO_FATAL_FAILURE(WatchAndSkip());
-  ASSERT_TRUE(tracer_->SetTrace(true).ok());
+TEST_F(SamplingTest, BelowTheThresholdEachIoIsLookedAt) {
+  sampling_tracer_.reset();  // one at a time
+  auto tracer = Watch(1'000'000);
+  ASSERT_TRUE(tracer.ok()) << tracer.status();
+  tracer_ = tracer->get();
   const Account account =
       Run({{"fbw-direct", "pwrite-direct", 0, 16 * kMiB, 4096}}, Operation::kWrite);
   EXPECT_EQ(account.accounted_bytes, account.kernel_bytes);
