@@ -1001,12 +1001,66 @@ static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* e
   return 0;
 }
 
+/*
+ * Device mapper's multipath hands on requests: clones of them, whose bios nobody announces. Each
+ * lies in a record whose first word leads to the bio above, which ends after it and covers the same
+ * sectors; the second word's fourth leads to the request.
+ */
+static __always_inline u32 disk_of_clone(u64 clone, u32 above) {
+  u32 disk = disk_of_plain_bio(clone);
+  struct request___disk* old = 0;
+  if (disk != above || !bpf_core_field_exists(old->rq_disk)) return disk;
+  /* Before 5.12 the bio itself still names the disk above. */
+  u64 request = follow(load_word(clone - 8), 24);
+  u64 below = (u64)LOAD(struct request___disk, request, rq_disk);
+  return ((u32)LOAD(struct gendisk, below, major) << 20) |
+         (u32)LOAD(struct gendisk, below, first_minor);
+}
+
+/* A bio ends that is not in the table. Returns 0 if it is no such clone. */
+__noinline int complete_clone(u64 clone, u32 bytes, u32 flags, u32 error) {
+  u64 above = load_word(clone - 16);
+  struct fb_origin* o = above ? bio_find(above) : 0;
+  if (!o || !(flags & COMPLETE_ALL) || o->bytes != bytes) return 0;
+  if (o->sector != LOAD(struct bio, clone, bi_iter.bi_sector)) return 0;
+  if ((o->opf ^ LOAD(struct bio, clone, bi_opf)) & REQ_OP_MASK) return 0;
+  u32 dev = o->dev;
+  u32 below = disk_of_clone(clone, dev);
+  const struct fb_device* device = device_of(below);
+  if (below == dev || !device || !device->upper) return 0;
+  /* The IO above is not yet done with its origin, and nobody else looks at it. */
+  u32 top = o->top;
+  u32 old_flags = o->flags;
+  u32 part = o->part;
+  o->dev = below;
+  o->top = old_flags & FB_ORIGIN_BELOW ? top : dev;
+  o->flags = old_flags | FB_ORIGIN_BELOW;
+  o->part = 0;
+  struct fb_end end = {.ios = flags & COMPLETE_FIRST, .error = error};
+  if (end.ios) end.io_ns = bpf_ktime_get_boot_ns() - (o->issue_ns ? o->issue_ns : o->queue_ns);
+  o->end = end;
+  u32 n = o->shares;
+  u32 most = largest_share(o);
+  for (u32 i = 0; i < FB_SHARES; ++i) {
+    if (i >= n) break;
+    charge_nth(above, i, end.ios && i == most, true);
+  }
+  o->dev = dev;
+  o->top = top;
+  o->flags = old_flags;
+  o->part = part;
+  return 1;
+}
+
 /* `bytes` of a bio are done: a value of enum completed. They are lost unless it is BIO_DONE. */
 __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   u32 bytes = (u32)sizes;
   u32 request_bytes = sizes >> 32;
   struct fb_origin* o = bio_find(bio);
-  if (!o) return complete_skipped(bio, bytes, flags, error);
+  if (!o) {
+    if (complete_clone(bio, bytes, flags, error)) return BIO_DONE;
+    return complete_skipped(bio, bytes, flags, error);
+  }
   if (!(flags & COMPLETE_ALL)) {
     o->done_bytes += bytes;
     return BIO_DONE;
@@ -1044,65 +1098,71 @@ static __noinline int pass_on(u64 from, u64 to) {
   return 0;
 }
 
-static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes) {
-  if (!rq->part) return 0; /* the kernel does not count it either */
-  struct bio* bio = rq->bio;
-  /* The same address as a number, for global functions. */
-  u64 plain = (u64)LOAD(struct request, rq, bio);
+/* The bio that is the first one when so many bytes of a request are done. */
+__noinline u64 first_bio_after(u64 bio, u32 bytes) {
+  for (u32 i = 0; i < 256; ++i) {
+    if (!bio) break;
+    u32 size = LOAD(struct bio, bio, bi_iter.bi_size);
+    if (size > bytes) break;
+    bytes -= size;
+    bio = (u64)LOAD(struct bio, bio, bi_next);
+  }
+  return bio;
+}
+
+/* What came of the bios of a request: bytes that are lost, and why. */
+#define LOST_BYTES 0xffffffffull
+#define LOST_UNKNOWN (1ull << 32) /* of some of them no beginning was seen */
+#define LOST_CHAIN (1ull << 33)   /* there were more bios than are looked at */
+
+/* So many bytes of a request are done, from its first bio on. Apart, to be verified once. */
+__noinline u64 complete_bios(u64 bio, u32 bytes, u32 flags, u32 error) {
+  u64 whole = (u64)bytes << 32;
   u32 left = bytes;
   u32 lost_bytes = 0;
-  bool unknown = false;
-  bool cut = false;
-  bool final = bytes >= rq->__data_len;
-  u32 flags = final ? COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0) : 0;
-  if (!final) {
-    /* Rare: look for the bio that will be the first one. */
-    struct bio* next = bio;
-    u64 first = plain;
-    u64 to = plain;
-    u32 skip = bytes;
-    for (u32 i = 0; i < 256; ++i) {
-      if (!next || next->bi_iter.bi_size > skip) break;
-      skip -= next->bi_iter.bi_size;
-      to = (u64)LOAD(struct bio, next, bi_next);
-      next = next->bi_next;
-    }
-    pass_on(first, to);
-  }
-  u64 whole = (u64)bytes << 32;
-  if (error) error = error < 0x10000 ? error : (u32)-error;
+  u64 why = 0;
   for (u32 i = 0; i < 1024; ++i) {
     if (!bio) break;
-    u32 size = bio->bi_iter.bi_size;
+    u32 size = LOAD(struct bio, bio, bi_iter.bi_size);
     u32 part = size < left ? size : left;
     u32 mode = flags;
     if (part == size) mode |= COMPLETE_ALL;
-    u32 came = complete_bio(plain, whole | part, mode, error);
+    u32 came = complete_bio(bio, whole | part, mode, error);
     if (came != BIO_DONE) lost_bytes += part;
-    unknown |= came == BIO_UNKNOWN;
+    if (came == BIO_UNKNOWN) why |= LOST_UNKNOWN;
     left -= part;
     if (!left) break;
     flags = 0;
-    plain = (u64)LOAD(struct bio, bio, bi_next);
-    bio = bio->bi_next;
+    bio = (u64)LOAD(struct bio, bio, bi_next);
   }
-  if (left) {
-    lost_bytes += left;
-    cut = true;
-  }
-  if (lost_bytes) {
-    struct request___disk* old = (void*)rq;
-    struct gendisk* disk = bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
-    const struct fb_device* device = device_of_request(disk ? disk_number(disk) : 0);
-    if (!device) return 0; /* not watched */
-    if (cut && bio)
-      count(FB_COUNTER_chain_cut);
-    else if (cut || unknown)
-      count(FB_COUNTER_bio_unknown);
-    count_lost_of(device, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0, error != 0);
-  }
+  if (left) why |= bio ? LOST_CHAIN : LOST_UNKNOWN;
+  return (u64)(lost_bytes + left) | why;
+}
+
+static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes) {
+  if (!rq->part) return 0; /* the kernel does not count it either */
+  /* The address as a number, for global functions. */
+  u64 bio = (u64)LOAD(struct request, rq, bio);
+  bool final = bytes >= rq->__data_len;
+  u32 flags = final ? COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0) : 0;
+  /* Rare: look for the bio that will be the first one. */
+  if (!final) pass_on(bio, first_bio_after(bio, bytes));
+  if (error) error = error < 0x10000 ? error : (u32)-error;
+  u64 came = complete_bios(bio, bytes, flags, error);
+  u32 lost_bytes = came & LOST_BYTES;
+  if (!lost_bytes) return 0;
+  struct request___disk* old = (void*)rq;
+  struct gendisk* disk = bpf_core_field_exists(old->rq_disk) ? old->rq_disk : rq->q->disk;
+  const struct fb_device* device = device_of_request(disk ? disk_number(disk) : 0);
+  if (!device) return 0; /* not watched */
+  if (came & LOST_CHAIN)
+    count(FB_COUNTER_chain_cut);
+  else if (came & LOST_UNKNOWN)
+    count(FB_COUNTER_bio_unknown);
+  count_lost_of(device, operation_of(rq->cmd_flags, bytes), lost_bytes, error != 0, error != 0);
   return 0;
 }
+
 SEC("tp_btf/block_bio_complete")
 int block_bio_complete(u64* ctx) {
   struct bio* bio = (struct bio*)ctx[1];

@@ -245,6 +245,12 @@ __noinline int link_bio(u32 level, u64 bio, u32 dev, u64 from) {
   return 0;
 }
 
+/* What may be an address of the kernel, or anything else: 5.10 says so in its log if it is none. */
+static __always_inline bool may_be_address(u64 word) { return word >> 56 == 0xff; }
+static __always_inline u64 follow(u64 record, u32 offset) {
+  return may_be_address(record) ? load_word(record + offset) : 0;
+}
+
 /*
  * Kernels before 5.18 do not tell of the bios that dm-crypt makes, nor of those that a target puts
  * off. There a bio of device mapper lies in a record that leads to the bio above: five words before
@@ -252,7 +258,7 @@ __noinline int link_bio(u32 level, u64 bio, u32 dev, u64 from) {
  * way to a stacked device, does the same, and is no smaller.
  */
 static __always_inline u64 bio_above_clone(u64 clone) {
-  return load_word(load_word(clone - 40) + 24);
+  return follow(load_word(clone - 40), 24);
 }
 
 /* The origin of a bio that is on its way to a stacked device, wholly or a part of it still. */
@@ -267,7 +273,7 @@ static __always_inline struct fb_origin* on_its_way(u64 bio) {
 __noinline int adopt_from(u32 level, u64 bio, u64 above) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   struct fb_origin* o = s ? on_its_way(above) : 0;
-  if (s && above && !o) {
+  if (s && may_be_address(above) && !o) {
     /* The front part of a bio, which leads to the whole. */
     above = (u64)LOAD(struct bio, above, bi_private);
     o = on_its_way(above);
@@ -291,7 +297,7 @@ static __always_inline int adopt_bio(u32 level, u64 bio) {
   if (adopt_from(level, bio, bio_above_clone(bio))) return 1;
   /* dm-crypt has a record of its own, whose second word is the bio of device mapper. */
   u64 record = (u64)LOAD(struct bio, bio, bi_private);
-  return adopt_from(level, bio, bio_above_clone(load_word(record + 8)));
+  return adopt_from(level, bio, bio_above_clone(follow(record, 8)));
 }
 
 /* Those who are known to have caused a write take part in what the driver writes besides. */

@@ -614,7 +614,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          StackKind::kCryptOnRaid1, StackKind::kLvm,
                                          StackKind::kLvmSnapshot, StackKind::kLoopOnExt4,
                                          StackKind::kLoopOnXfs, StackKind::kNbdOnExt4,
-                                         StackKind::kNvme),
+                                         StackKind::kMultipath, StackKind::kNvme),
                        ::testing::Values(FilesystemKind::kExt4, FilesystemKind::kXfs)),
     CaseName);
 

@@ -247,6 +247,12 @@ absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Existing(const std::string& 
   return std::unique_ptr<LoopDisk>(new LoopDisk(name, -1, bytes, fd));
 }
 
+absl::StatusOr<std::unique_ptr<LoopDisk>> LoopDisk::Twin() const {
+  const int backing = fcntl(backing_, F_DUPFD_CLOEXEC, 0);
+  if (backing < 0) return absl::ErrnoToStatus(errno, "open a file again");
+  return CreateFrom(backing, size_bytes_, false);
+}
+
 LoopDisk::~LoopDisk() {
   close(fd_);
   if (backing_ >= 0) close(backing_);

@@ -51,6 +51,8 @@ class LoopDisk {
   // The same on a file of a filesystem, which is made and must not outlive it.
   static absl::StatusOr<std::unique_ptr<LoopDisk>> CreateOn(const std::string& path,
                                                             uint64_t size_bytes);
+  // Another device on the same file: a second way to the same data.
+  absl::StatusOr<std::unique_ptr<LoopDisk>> Twin() const;
   // No loop device but a disk that is there already, and stays. UNIMPLEMENTED if it is not.
   static absl::StatusOr<std::unique_ptr<LoopDisk>> Existing(const std::string& name);
   ~LoopDisk();

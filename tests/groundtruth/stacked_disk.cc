@@ -57,6 +57,8 @@ std::string DriverOf(StackKind kind) {
       return "loop";
     case StackKind::kNbdOnExt4:
       return "nbd";
+    case StackKind::kMultipath:
+      return "multipath";
     case StackKind::kNvme:
     case StackKind::kNvmeSlow:
       return "nvme";
@@ -141,6 +143,8 @@ const char* StackName(StackKind kind) {
       return "loop_on_xfs";
     case StackKind::kNbdOnExt4:
       return "nbd_on_ext4";
+    case StackKind::kMultipath:
+      return "dm_multipath";
     case StackKind::kNvme:
       return "nvme_multipath";
     case StackKind::kNvmeSlow:
@@ -308,7 +312,7 @@ absl::Status StackedDisk::AddArray(const std::string& level) {
 
 absl::Status StackedDisk::Build(uint64_t bytes) {
   const uint64_t sectors = bytes / kSectorBytes;
-  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2, 2, 2, 1, 1, 1, 0, 0, 1, 1};
+  const size_t counts[] = {2, 2, 1, 2, 2, 2, 2, 3, 2, 2, 2, 1, 1, 1, 1, 0, 0, 1, 1};
   absl::Status status = AddDisks(counts[static_cast<int>(kind_)], bytes);
   if (!status.ok()) return status;
   auto path = [this](int i) { return disks_[i]->path(); };
@@ -363,6 +367,14 @@ absl::Status StackedDisk::Build(uint64_t bytes) {
       return AddLoop(FilesystemKind::kXfs, bytes * 3 / 4);
     case StackKind::kNbdOnExt4:
       return AddServed(FilesystemKind::kExt4, bytes * 3 / 4);
+    case StackKind::kMultipath: {
+      auto twin = disks_[0]->Twin();
+      if (!twin.ok()) return twin.status();
+      disks_.push_back(*std::move(twin));
+      return AddMapping(
+          "fb-paths", absl::StrCat("0 ", sectors, " multipath 0 0 1 1 round-robin 0 2 1 ", path(0),
+                                   " 1 ", path(1), " 1"));
+    }
     case StackKind::kNvme:
       return FindHead(1);
     case StackKind::kNvmeSlow:

@@ -34,6 +34,7 @@ enum class StackKind {
   kLoopOnExt4,    // a loop device on a file of another filesystem
   kLoopOnXfs,
   kNbdOnExt4,  // a network block device whose server writes to a file of another filesystem
+  kMultipath,  // dm-multipath over two ways to the same disk
   kNvme,       // an NVMe namespace that two controllers lead to
   kNvmeSlow,   // another one, where requests are under way for long
   kHalfError,  // the second half of a dm device fails every IO

@@ -91,7 +91,7 @@ def steps_of(options):
             continue
         seconds = GROUP_SECONDS
         if options.scenario and not any("*" in name for name in options.scenario):
-            seconds = SCENARIO_SECONDS * len(options.scenario)
+            seconds = (SCENARIO_SECONDS + LOAD_SECONDS * group.tracer_each) * len(options.scenario)
         steps.append(machine.Step(group.name, LOAD_SECONDS + seconds,
                                   group.command.format(filter=wanted) +
                                   f" --gtest_output=xml:/vm/out/{group.name}.xml"))
