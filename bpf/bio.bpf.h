@@ -94,6 +94,45 @@ __noinline int share_add(u32 level, u32 act, u32 bytes, u32 tid, u32 confidence)
   return 0;
 }
 
+/* A bio has no room for more participants of a ledger than those that have a part in so many, and
+ * one. */
+#define LEDGER_PARTS 6u
+#define SOMEBODY (1ull << 40)
+
+/* Weight of the act at a place of scratch->ledger if that is less than one part of the total, and,
+ * as SOMEBODY, whether there is anybody. Apart, so that the verifier needs not tell them from each
+ * other. */
+__noinline u64 least_of_ledger(u32 level, u32 place, u64 total) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s || place >= FB_LEDGER_ACTS) return 0;
+  u32 weight = s->ledger.weight[place];
+  if (!weight) return 0;
+  return SOMEBODY | (weight * (u64)LEDGER_PARTS < total ? weight : 0);
+}
+
+/*
+ * If there are more than a bio has room for: of those in scratch->ledger with less than one part,
+ * one stands for all. It is chosen by lot, the more likely the more it has, so that over many bios
+ * each gets what is its.
+ */
+__noinline int draw_least_of_ledger(u32 level, u64 total) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  u64 sum = 0;
+  for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) sum += least_of_ledger(level, i, total);
+  if (sum / SOMEBODY <= LEDGER_PARTS) return 0;
+  u64 rest = sum % SOMEBODY;
+  u64 lot = (bpf_get_prandom_u32() >> 8) * rest >> 24;
+  for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
+    u64 weight = least_of_ledger(level, i, total) % SOMEBODY;
+    if (!weight) continue;
+    s->ledger.weight[i] = lot >= weight ? 0 : rest < ~0u ? rest : ~0u;
+    /* Once it has fallen it is less than 0, which is more than any weight. */
+    lot -= weight;
+  }
+  return 0;
+}
+
 /*
  * Splits bytes over a ledger; what rounding leaves goes to the greatest participant. False when
  * nobody is known in it.
@@ -105,19 +144,22 @@ __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
   struct fb_ledger* copy = &s->ledger;
   *copy = *ledger;
   u64 total = 0;
-  u32 most_weight = 0;
-  u32 most_act = 0;
   for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
     /* A weight that has faded away still is somebody. */
     u32 weight = copy->act[i] ? copy->weight[i] + 1 : 0;
     copy->weight[i] = weight;
     total += weight;
-    if (weight > most_weight) {
-      most_weight = weight;
+  }
+  if (!total) return 0;
+  draw_least_of_ledger(level, total);
+  u32 most_weight = 0;
+  u32 most_act = 0;
+  for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
+    if (copy->weight[i] > most_weight) {
+      most_weight = copy->weight[i];
       most_act = copy->act[i];
     }
   }
-  if (!total) return 0;
   if (!tid || tid == LEDGER_WRITERS) ledger->charged_ns = bpf_ktime_get_boot_ns();
   u32 left = bytes;
   for (u32 i = 0; i < FB_LEDGER_ACTS; ++i) {
