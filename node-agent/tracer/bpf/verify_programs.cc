@@ -31,6 +31,7 @@ int Run(const std::set<std::string>& wanted) {
   BpfTracerOptions options;
   options.max_stacks = options.max_actors = options.max_acts = options.max_inodes = 64;
   options.max_pages = options.max_rows = options.max_bios = 64;
+  options.sample_above = 10000;  // with all that can be asked for
   bool good = true;
   for (const ProgramGroup& group : AllPrograms()) {
     if (!Applies(group, *kernel)) continue;
