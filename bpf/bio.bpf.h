@@ -175,7 +175,8 @@ __noinline int share_ledger(u32 level, u32 dev, u32 tid, u32 bytes) {
   return 1;
 }
 
-/* The cgroup that writeback attached to the bio, as an act without a stack; 0 = none but the root. */
+/* The cgroup that writeback attached to the bio, as an act without a stack; 0 = none but the root.
+ */
 __noinline u32 act_of_cgroup(u32 level) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   struct bio* probe = 0;
@@ -186,8 +187,8 @@ __noinline u32 act_of_cgroup(u32 level) {
   if (!group) return 0;
   u64 cgroup = (u64)LOAD(struct blkcg, LOAD(struct blkcg_gq, group, blkcg), css.cgroup);
   if (!cgroup || LOAD(struct cgroup, cgroup, level) <= 0) return 0;
-  struct fb_actor_key key = {
-      .cgroup_id = LOAD(struct kernfs_node, LOAD(struct cgroup, cgroup, kn), id)};
+  struct fb_actor_key key = {.cgroup_id =
+                                 LOAD(struct kernfs_node, LOAD(struct cgroup, cgroup, kn), id)};
   s->actor.key = key;
   return intern_act(intern_actor(level), FB_STACK_NONE);
 }
@@ -213,6 +214,17 @@ __noinline int share_unknown_metadata(u32 level, u32 bytes) {
   return 0;
 }
 
+/* Pages that are not looked at. Their file's last dirtier goes along, in case nobody else is known.
+ */
+__noinline int share_unseen_pages(u32 level) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s || !s->walk.unseen) return 0;
+  bool known = s->walk.inode_act && act_of(s->walk.inode_act);
+  share_add(level, known ? s->walk.inode_act : 0, s->walk.unseen, known ? s->walk.inode_tid : 0,
+            FB_CONF_UNSEEN | s->walk.page_level << FB_WEIGHT_SHIFT);
+  return 0;
+}
+
 /* What the walk over the pages of a file found no dirtier for. Writeback keeps files of different
  * cgroups apart, so it knows more than the ledger, which tells who changed metadata lately. */
 __noinline int share_unknown_pages(u32 level, u32 metadata) {
@@ -224,6 +236,12 @@ __noinline int share_unknown_pages(u32 level, u32 metadata) {
   return 0;
 }
 
+/* What the walk over the pages of a file left. */
+static __always_inline void share_pages(u32 level, u32 metadata) {
+  share_unknown_pages(level, metadata);
+  share_unseen_pages(level);
+}
+
 /* Ends the run of pages of one dirtier. */
 __noinline int flush_run(u32 level) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
@@ -232,15 +250,16 @@ __noinline int flush_run(u32 level) {
   u64 slot = s->walk.run_slot;
   s->walk.run_bytes = 0;
   if (!bytes) return 0;
+  u32 weight = s->walk.weight << FB_WEIGHT_SHIFT;
   if (slot) {
     if (act_of(slot_act(slot))) {
-      share_add(level, slot_act(slot), bytes, slot_tid(slot), FB_CONF_EXACT);
+      share_add(level, slot_act(slot), bytes, slot_tid(slot), FB_CONF_EXACT | weight);
       return 0;
     }
     count(FB_COUNTER_act_stale);
   }
   if (s->walk.inode_act && act_of(s->walk.inode_act))
-    share_add(level, s->walk.inode_act, bytes, s->walk.inode_tid, FB_CONF_INODE);
+    share_add(level, s->walk.inode_act, bytes, s->walk.inode_tid, FB_CONF_INODE | weight);
   else
     s->walk.unknown += bytes;
   return 0;
@@ -259,6 +278,10 @@ __noinline int charge_page(u32 level, u64 slot, u32 tag) {
   s->walk.page_left = page_left ? page_left : page;
   s->walk.left = left - part;
   if (slot_tag(slot) != tag) slot = 0;
+  if (!slot && s->walk.maybe_unseen) {
+    s->walk.unseen += part;
+    return 0;
+  }
   if (slot != s->walk.run_slot) {
     flush_run(level);
     s->walk.run_slot = slot;
@@ -272,19 +295,33 @@ __noinline int charge_group(u32 level, u64 index, u32 in) {
   struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
   if (!s) return 0;
   s->walk.key.group = index;
-  struct fb_page_group* group = bpf_map_lookup_elem(&pages, &s->walk.key);
+  u32 page_level = s->walk.page_level;
+  u64 mix = page_mix(&s->walk.key);
+  bool seen = !page_level || group_is_seen(&s->walk.key, mix, page_level);
+  s->walk.maybe_unseen = !seen;
+  u32 weight = index && seen ? page_level : 0;
+  if (weight != s->walk.weight) flush_run(level);
+  s->walk.weight = weight;
+  struct fb_page_group* group = 0;
+  if (seen || group_is_seen(&s->walk.key, mix, live.page_level))
+    group = bpf_map_lookup_elem(&pages, &s->walk.key);
   if (!group) {
     /* Nothing is known of the whole group: one step for all of it. */
     u32 shift = config.page_shift & 31;
     u64 bytes = s->walk.page_left + ((u64)(FB_GROUP_PAGES - 1 - in) << shift);
     if (bytes > s->walk.left) bytes = s->walk.left;
-    if (s->walk.run_slot) flush_run(level);
-    s->walk.run_slot = 0;
-    s->walk.run_bytes += bytes;
+    if (!seen) {
+      s->walk.unseen += bytes;
+    } else {
+      if (s->walk.run_slot) flush_run(level);
+      s->walk.run_slot = 0;
+      s->walk.run_bytes += bytes;
+    }
     s->walk.left -= bytes;
     s->walk.page_left = 1u << shift;
     return 0;
   }
+  if (s->walk.sampled && group->regime != live.page_regime) renew_group(group, &s->walk.key);
   u32 tag = page_tag(&s->walk.key);
   u64 remains = 0;
   for (u32 i = 0; i < FB_GROUP_PAGES; ++i) {
@@ -423,9 +460,9 @@ static __always_inline void view_head(u64 head, struct page_view* view) {
  * stack_depth_test.py. */
 static __noinline int view_page(u64 page, struct page_view* view) {
   u64 head = page;
-  /* The second word of a page that is a tail is odd. The rest leads to the head: its address, or, from 7.1 on
-   * in most builds, a mask over that of the tail. Folios end long before a mask could be taken for an
-   * address. */
+  /* The second word of a page that is a tail is odd. The rest leads to the head: its address, or,
+   * from 7.1 on in most builds, a mask over that of the tail. Folios end long before a mask could
+   * be taken for an address. */
   u64 compound = load_word(page + 8);
   if (compound & 1) head = compound >= HEAD_MASKS ? page & compound : compound - 1;
   view_head(head, view);
@@ -433,7 +470,8 @@ static __noinline int view_page(u64 page, struct page_view* view) {
   return 0;
 }
 
-/* fscrypt writes an encrypted copy in the stead of a page-cache page, and keeps the way back to it. */
+/* fscrypt writes an encrypted copy in the stead of a page-cache page, and keeps the way back to it.
+ */
 __noinline u64 written_page(u64 page) {
   if (LOAD(struct page, page, mapping)) return page;
   if (!(load_word(page) & (1ull << bpf_core_enum_value(enum pageflags, PG_private)))) return page;
@@ -467,12 +505,13 @@ static __always_inline u32 done_of_first(u64 bio) {
 
 /*
  * The block layer may encrypt for a filesystem (7.x: always for fscrypt). It sends copies, and has
- * then come to the byte of the original bio after the last one it has copied. The original's segment
- * with that last byte goes to `vec`, cut there; its pages follow each other in the file. False when
- * `bio` is no such copy.
+ * then come to the byte of the original bio after the last one it has copied. The original's
+ * segment with that last byte goes to `vec`, cut there; its pages follow each other in the file.
+ * False when `bio` is no such copy.
  */
 static __always_inline bool encrypted_from(u64 bio, struct bio_vec* vec) {
-  if (!config.encrypt_end || (u64)LOAD(struct bio, bio, bi_end_io) != config.encrypt_end) return false;
+  if (!config.encrypt_end || (u64)LOAD(struct bio, bio, bi_end_io) != config.encrypt_end)
+    return false;
   u64 source = (u64)LOAD(struct bio, bio, bi_private);
   u32 at = LOAD(struct bio, source, bi_iter.bi_idx);
   u32 done = done_of_first(source);
@@ -480,6 +519,25 @@ static __always_inline bool encrypted_from(u64 bio, struct bio_vec* vec) {
   view_vec((u64)LOAD(struct bio, source, bi_io_vec), done ? at : at - 1, vec);
   if (done) vec->bv_len = done;
   return true;
+}
+
+/* Which pages of a file one segment of a bio is, from byte `skip` of it on: into walk.vec_*. Says
+ * how many bytes these are, at most `left`. */
+__noinline u32 find_vec(u32 level, u64 address, u32 skip, u32 left) {
+  struct scratch* s = bpf_map_lookup_elem(&scratches, &level);
+  if (!s) return 0;
+  struct bio_vec vec;
+  view_vec(address, 0, &vec);
+  if (vec.bv_len <= skip) return 0;
+  u32 part = vec.bv_len - skip;
+  u32 shift = config.page_shift & 31;
+  u32 offset = vec.bv_offset + skip;
+  u64 page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
+  struct page_view view = {};
+  view_page(written_page(page), &view);
+  s->walk.vec_page = view.index;
+  s->walk.vec_offset = offset & ((1u << shift) - 1);
+  return part < left ? part : left;
 }
 
 /*
@@ -586,43 +644,43 @@ __noinline int attribute_write(u32 level, u64 address) {
   s->walk.run_slot = 0;
   s->walk.run_bytes = 0;
   s->walk.unknown = 0;
+  s->walk.unseen = 0;
+  s->walk.weight = 0;
+  s->walk.sampled = is_sampled_filesystem(magic);
+  s->walk.page_level = s->walk.sampled && live.page_regime > 1 ? recent_page_level(o->queue_ns) : 0;
 
   if (copied) {
     u64 end = (view.index << shift) + offset + 1;
     charge_pages(level, (end - bytes) >> shift, (end - bytes) & ((1u << shift) - 1), bytes);
     flush_run(level);
-    share_unknown_pages(level, shared);
+    share_pages(level, shared);
     return 0;
   }
   /* Nearly always the pages follow each other; then only the first and the last need a look. */
   u32 count_vecs = LOAD(struct bio, address, bi_vcnt);
-  if (count_vecs > 0 && !first_vec && !done) {
+  bool one_run = offset + bytes <= 1u << shift; /* one page */
+  if (!one_run && count_vecs > 0 && !first_vec && !done) {
     struct bio_vec last;
     struct page_view last_view = {};
     view_vec(vecs, count_vecs - 1, &last);
     u32 last_offset = last.bv_offset + last.bv_len - 1;
     page = (u64)last.bv_page + (u64)(last_offset >> shift) * bpf_core_type_size(struct page);
     view_page(written_page(page), &last_view);
-    if (last_view.mapping == view.mapping &&
-        last_view.index - view.index == ((u64)offset + bytes - 1) >> shift) {
-      charge_pages(level, view.index, offset, bytes);
-      flush_run(level);
-      share_unknown_pages(level, shared);
-      return 0;
-    }
+    one_run = last_view.mapping == view.mapping &&
+              last_view.index - view.index == ((u64)offset + bytes - 1) >> shift;
+  }
+  if (one_run) {
+    charge_pages(level, view.index, offset, bytes);
+    flush_run(level);
+    share_pages(level, shared);
+    return 0;
   }
   u32 left = bytes;
   for (u32 i = 0; i < 256; ++i) {
     if (!left) break;
-    view_vec(vecs, first_vec + i, &vec);
-    u32 skip = i ? 0 : done;
-    if (vec.bv_len <= skip) break;
-    u32 part = vec.bv_len - skip;
-    if (part > left) part = left;
-    offset = vec.bv_offset + skip;
-    page = (u64)vec.bv_page + (u64)(offset >> shift) * bpf_core_type_size(struct page);
-    view_page(written_page(page), &view);
-    charge_pages(level, view.index, offset & ((1u << shift) - 1), part);
+    u32 part = find_vec(level, vecs + (u64)(first_vec + i) * sizeof(vec), i ? 0 : done, left);
+    if (!part) break;
+    charge_pages(level, s->walk.vec_page, s->walk.vec_offset, part);
     left -= part;
   }
   if (left) {
@@ -632,7 +690,7 @@ __noinline int attribute_write(u32 level, u64 address) {
     s->walk.run_bytes = left;
   }
   flush_run(level);
-  share_unknown_pages(level, shared);
+  share_pages(level, shared);
   return 0;
 }
 

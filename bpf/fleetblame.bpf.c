@@ -66,10 +66,9 @@ static __always_inline bool on_disk(struct inode* inode) {
   return inode->i_sb->s_bdev != 0 || on_btrfs(inode);
 }
 
-/* Whether the running thread writes for a loop device: scratch->carry says for whom. */
-static __always_inline bool carry(struct scratch* s, struct task_struct* self,
-                                  const struct fb_inode_key* key, u64 at, u64 bytes) {
-  if (!(TASK_READ(self, flags) & PF_KTHREAD)) return false;
+/* Whether the running thread, one of the kernel's, writes for a loop device: scratch->carry says for whom. */
+static __always_inline bool carry(struct scratch* s, const struct fb_inode_key* key, u64 at,
+                                  u64 bytes) {
   s->dirty.inode = *key;
   return carry_write(s->level, at, bytes);
 }
@@ -78,16 +77,19 @@ static __always_inline bool carry(struct scratch* s, struct task_struct* self,
 static __always_inline int fill_range(void* ctx, struct inode* inode, struct fb_inode_key* inode_id,
                                       u64 at, u64 bytes) {
   struct fb_inode_key key = *inode_id;
+  u64 first = at >> (config.page_shift & 31);
+  u64 last = (at + bytes - 1) >> (config.page_shift & 31);
+  struct task_struct* self = current_task();
+  bool may_carry = live.loops && (TASK_READ(self, flags) & PF_KTHREAD);
+  if (config.sample_ns && !may_carry && pages_unseen(&key, first, last)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
-  struct task_struct* self = current_task();
   u32 tid = tid_of(self);
   struct task_state* task = task_state_make(tid);
-  bool carried = live.loops && carry(s, self, &key, at, bytes);
+  s->dirty_sampled = config.sample_ns != 0;
+  bool carried = may_carry && carry(s, &key, at, bytes);
   u32 act = carried ? s->carry.act : current_act(ctx, s, self, HOOK_RANGE);
   if (act) {
-    u64 first = at >> (config.page_shift & 31);
-    u64 last = (at + bytes - 1) >> (config.page_shift & 31);
     if (last > first + 2047) last = first + 2047;
     if (carried)
       tid = s->carry.tid;
@@ -100,6 +102,7 @@ static __always_inline int fill_range(void* ctx, struct inode* inode, struct fb_
       task->range_last = last;
     }
   }
+  count_pages_seen();
   leave(s);
   return 0;
 }
@@ -200,11 +203,17 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   struct page_view view = {};
   view_head(folio, &view);
   u32 pages = folio_pages(folio, view.flags);
-  struct task_struct* self = current_task();
-  u32 tid = tid_of(self);
-  struct task_state* task = task_state_make(tid);
   u64 first = view.index;
   u64 last = first + pages - 1;
+  struct fb_inode_key key = {
+      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
+  u64 magic = inode->i_sb->s_magic;
+  struct task_struct* self = current_task();
+  bool may_carry = live.loops && (TASK_READ(self, flags) & PF_KTHREAD);
+  bool sampled = is_sampled_filesystem(magic);
+  if (sampled && !may_carry && pages_unseen(&key, first, last)) return 0;
+  u32 tid = tid_of(self);
+  struct task_state* task = task_state_make(tid);
   if (task && task->range_inode == (u64)inode) {
     /* Filled by a system call that was recorded with its exact range. */
     if (first >= task->range_first && last <= task->range_last) return 0;
@@ -212,13 +221,12 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   }
   struct scratch* s = enter();
   if (!s) return 0;
-  struct fb_inode_key key = {
-      .ino = inode->i_ino, .dev = inode->i_sb->s_dev, .generation = inode->i_generation};
   u32 act = 0;
   u32 who = tid;
   bool again = false;
   u32 page = config.page_shift & 31;
-  if (live.loops && carry(s, self, &key, first << page, (u64)pages << page)) {
+  s->dirty_sampled = sampled;
+  if (may_carry && carry(s, &key, first << page, (u64)pages << page)) {
     act = s->carry.act;
     if (act) touch_inode(s, task, inode, &key, act, s->carry.tid);
     leave(s);
@@ -235,7 +243,6 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
   } else {
     act = current_act(ctx, s, self, HOOK_DIRTY);
   }
-  u64 magic = inode->i_sb->s_magic;
   if (config.xfs_records && magic == XFS_SUPER_MAGIC) note_xfs(inode->i_sb);
   bool shared = is_shared_inode(magic, key.ino);
   if (shared) {
@@ -254,6 +261,7 @@ static __always_inline int on_dirty(void* ctx, u64 folio, struct address_space* 
     if ((magic == BTRFS_SUPER_MAGIC || magic == F2FS_SUPER_MAGIC) && !again)
       ledger_add(key.dev, 0, act, pages, fs_owner(inode->i_sb));
   }
+  if (sampled) count_pages_seen();
   leave(s);
   return 0;
 }
@@ -981,7 +989,8 @@ static __noinline int trace_io(const struct fb_origin* o, const struct fb_end* e
   record->dirtier_stack = o->issuer_stack;
   record->dirtier_actor = o->issuer_actor;
   record->dirtier_tid = o->issuer_tid;
-  record->confidence = share->confidence;
+  record->confidence = share->confidence & FB_CONFIDENCE_MASK;
+  if (record->confidence == FB_CONF_UNSEEN) record->confidence = share->act ? FB_CONF_INODE : FB_CONF_LOST;
   if (share->act || share->confidence == FB_CONF_LOST) {
     struct fb_act* act = act_of(share->act);
     record->dirtier_stack = act ? act->key.stack : FB_STACK_NONE;

@@ -48,6 +48,8 @@ enum fb_confidence {
   FB_CONF_CGROUP = 4,
   FB_CONF_ISSUER = 5,
   FB_CONF_LOST = 6,
+  /* Pages that were not looked at: user space shares them out. */
+  FB_CONF_UNSEEN = 8,
 };
 
 /* --- Stacks: numbers 0 and 1 are special, see tracer.h --- */
@@ -143,8 +145,11 @@ struct fb_page_key {
 struct fb_page_group {
   fb_u64 slot[FB_GROUP_PAGES];
   fb_u32 epoch;
-  fb_u32 reserved;
+  fb_u32 regime; /* fb_live.page_regime when it was recorded */
 };
+
+/* Levels of the sampling of pages: at level n one group in 2^n is looked at. */
+#define FB_PAGE_LEVELS 9
 
 /* --- Metadata blocks by place on the disk, in units of a sector --- */
 #define FB_BLOCK_SHIFT 9
@@ -468,7 +473,7 @@ struct fb_config {
     fb_u32 xfs_trans_flags;
     fb_u32 reserved;
   } record;
-  fb_u32 sample_ns; /* a CPU skips IOs that come closer than this, on average; 0 = never */
+  fb_u32 sample_ns; /* a CPU skips IOs and dirtied pages that come closer than this, on average; 0 = never */
   /* Function that ends a bio of encrypted copies; 0 = none. */
   fb_u64 encrypt_end;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
@@ -493,6 +498,13 @@ struct fb_live {
   fb_u32 loops; /* there are files in loop_files */
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
   fb_u32 skipped; /* last window in which IOs were skipped, 0 = never; set by the programs */
+  /* See page_sample.bpf.h; set by the programs, and by user space when trace mode begins. */
+  fb_u32 page_level;
+  fb_u32 page_regime;                    /* grows with each change of the level, from 1 on */
+  fb_u32 page_unseen[FB_PAGE_LEVELS];    /* last regime in which groups of a level were not looked at */
+  fb_u64 page_unseen_ns[FB_PAGE_LEVELS]; /* when such a regime last ended; 0 = never */
+  fb_u64 page_changed_ns;
+  fb_u64 page_pressed_ns; /* when a CPU last found that there were too many */
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

@@ -308,7 +308,7 @@ __noinline int note_writers(u64 bio, u32 writers) {
   for (u32 i = 0; i < FB_SHARES; ++i) {
     if (i >= n) break;
     u32 act = o->share[i].act;
-    u32 confidence = o->share[i].confidence;
+    u32 confidence = o->share[i].confidence & FB_CONFIDENCE_MASK;
     if (confidence == FB_CONF_ISSUER && !act) act = intern_act(o->issuer_actor, o->issuer_stack);
     if (confidence == FB_CONF_JOURNAL || !act) continue;
     ledger_add(writers, LEDGER_WRITERS, act, 1 + (o->share[i].bytes >> (config.page_shift & 31)),

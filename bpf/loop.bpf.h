@@ -34,7 +34,7 @@ __noinline int carry_bio(u32 level) {
     const struct fb_share* share = &o->share[largest_share(o) & (FB_SHARES - 1)];
     u32 act = share->act;
     u32 tid = share->tid;
-    u32 confidence = share->confidence;
+    u32 confidence = share->confidence & FB_CONFIDENCE_MASK;
     if (!act && confidence == FB_CONF_ISSUER) {
       act = intern_act(o->issuer_actor, o->issuer_stack);
       tid = o->issuer_tid;

@@ -8,7 +8,7 @@
 
 #include "bpf/kernel_read.bpf.h"
 
-struct fb_live live = {.window = 1};
+struct fb_live live = {.window = 1, .page_regime = 1};
 
 #define FB_HASH(name, key_type, value_type, entries) \
   struct {                                           \
@@ -215,6 +215,7 @@ struct scratch {
   struct fb_file file;
   struct fb_actor actor;
   struct fb_page_key dirty;
+  u32 dirty_sampled; /* `dirty` is of a filesystem whose pages are sampled */
   struct fb_ledger ledger;
   /* A write to the file behind a loop device. */
   struct {
@@ -232,6 +233,13 @@ struct scratch {
     u64 at;              /* byte on the disk */
     struct fb_block run; /* what the last run_bytes of metadata belong to */
     u32 unknown;         /* metadata bytes without a dirtier so far */
+    u64 vec_page;        /* of the segment at hand: page of the file, and byte in it */
+    u32 vec_offset;
+    u32 unseen;          /* bytes of pages that are not looked at */
+    u32 sampled;         /* the pages are of a filesystem that is sampled */
+    u32 page_level;      /* at which the pages may have been dirtied; 0 if not sampled */
+    u32 maybe_unseen;    /* the pages of the group at hand may have been dirtied unseen */
+    u32 weight;          /* level of the pages of the run; 0: they stand for themselves alone */
     u32 owner;           /* what fb_block.owner has to be */
     u32 part;            /* the block device of the bio */
     u32 dev;             /* of the filesystem: its ledger */

@@ -10,16 +10,12 @@
 #define BPF_PAGE_BPF_H_
 
 #include "bpf/actor.bpf.h"
+#include "bpf/page_sample.bpf.h"
 
 #define SLOT_TID_MASK 0x3fffffu
 
 static __always_inline u32 page_tag(const struct fb_page_key* key) {
-  u64 mix = key->inode.ino * 0x9E3779B97F4A7C15ull;
-  mix ^= ((u64)key->inode.dev << 32) | key->inode.generation;
-  mix *= 0xC2B2AE3D27D4EB4Full;
-  mix ^= key->group;
-  mix *= 0x9E3779B97F4A7C15ull;
-  return (u32)(mix >> 54); /* 10 bits */
+  return (u32)(page_mix(key) >> 54); /* 10 bits */
 }
 
 static __always_inline u64 slot_make(u32 act, u32 tid, u32 tag) {
@@ -141,6 +137,8 @@ __noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 mode) 
   if (!s) return 0;
   struct fb_page_key* key = &s->dirty;
   key->group = index;
+  u32 sampled = s->dirty_sampled;
+  if (sampled && !group_is_seen(key, page_mix(key), live.page_level)) return 0;
   struct fb_page_group* group = bpf_map_lookup_elem(&pages, key);
   if (!group) {
     const struct blank* empty = blank();
@@ -152,6 +150,7 @@ __noinline int record_group(u32 level, u64 index, u32 range, u64 who, u32 mode) 
       return 0;
     }
   }
+  if (sampled && group->regime != live.page_regime) renew_group(group, key);
   u32 first = range & 0xff;
   u32 last = range >> 8;
   u64 slot = mode == RECORD_FORGET ? 0 : slot_make((u32)who, who >> 32, page_tag(key));

@@ -116,7 +116,7 @@ static __always_inline int charge_share(const struct fb_origin* o, const struct 
     if (act) {
       key.dirtier_stack = act->key.stack;
       key.dirtier_actor = act->key.actor;
-    } else {
+    } else if ((share->confidence & FB_CONFIDENCE_MASK) != FB_CONF_UNSEEN) {
       count(FB_COUNTER_act_stale);
       key.confidence = FB_CONF_LOST;
       key.dirtier_stack = FB_STACK_LOST;

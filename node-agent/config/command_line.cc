@@ -113,8 +113,9 @@ void AddFlags(CLI::App& app, RawFlags& raw, AgentConfig& config) {
                  "REGEX=MODULE: symbols that match are in MODULE; may be repeated")
       ->group("Tracing");
   app.add_option("--sample-above", config.sample_above,
-                 "Direct IOs and reads that each CPU may start in a second before only one in so "
-                 "many is looked at and the rest is estimated; 0 = look at each one")
+                 "Direct IOs and reads that each CPU may start, and pages that it may dirty, in a "
+                 "second before only one in so many is looked at and the rest is estimated; 0 = "
+                 "look at each one")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000000))
       ->group("Tracing");

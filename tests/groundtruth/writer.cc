@@ -54,7 +54,7 @@ uint64_t Pwrite(const Options& o, int extra_flags) {
   File file(o.path, O_WRONLY | O_CREAT | extra_flags);
   Buffer buffer(o.block);
   for (uint64_t block : ShuffledBlocks(o)) {
-    const off_t at = static_cast<off_t>(o.offset + block * o.block);
+    const off_t at = static_cast<off_t>(o.offset + block * (o.stride != 0 ? o.stride : o.block));
     file.Check(pwrite(file.fd(), buffer.data(), o.block, at) == static_cast<ssize_t>(o.block),
                "pwrite");
   }
@@ -278,6 +278,7 @@ int main(int argc, char** argv) {
   app.add_option("--bytes", o.bytes, "file data to move");
   app.add_option("--offset", o.offset, "where in the file to begin");
   app.add_option("--block", o.block, "bytes a call");
+  app.add_option("--stride", o.stride, "mode pwrite: bytes from one block to the next");
   app.add_option("--files", o.files, "number of files in the modes that make many");
   app.add_option("--cgroup", o.cgroup, "directory of a cgroup to join first");
   app.add_option("--then", o.then, "mode exec: name of the process after it");

@@ -29,6 +29,7 @@ struct Options {
   uint64_t bytes = 1 << 20;
   uint64_t offset = 0;
   uint64_t block = kPage;
+  uint64_t stride = 0;  // from one block to the next; 0 = block
   uint32_t files = 100;
   std::string cgroup;  // joined first
   std::string then;    // mode exec: the name after it

@@ -66,6 +66,8 @@ def arguments():
                         default=BIN / "tests/groundtruth/cgroup_test")
     parser.add_argument("--sampling", type=pathlib.Path,
                         default=BIN / "tests/groundtruth/sampling_test")
+    parser.add_argument("--page-sampling", type=pathlib.Path,
+                        default=BIN / "tests/groundtruth/page_sampling_test")
     parser.add_argument("--tagwait", type=pathlib.Path,
                         default=BIN / "tests/tagwait/tagwait_test")
     parser.add_argument("--cache", type=pathlib.Path,
@@ -132,7 +134,7 @@ def hardware_for(options, steps, folder):
 def not_built(options):
     """The programs for the machine that are not there; no machine is started without them."""
     programs = [options.agent, options.groundtruth, options.writer, options.errors, options.layers,
-                options.cgroup, options.sampling, *options.extra]
+                options.cgroup, options.sampling, options.page_sampling, *options.extra]
     if with_tagwait(options):
         programs.append(options.tagwait)
     return [str(program) for program in programs if not program.exists()]
@@ -153,6 +155,7 @@ def root_filesystem(options, kernel, steps):
     files.program("/vm/bin/layers_test", options.layers)
     files.program("/vm/bin/cgroup_test", options.cgroup)
     files.program("/vm/bin/sampling_test", options.sampling)
+    files.program("/vm/bin/page_sampling_test", options.page_sampling)
     for tool in {tool for group in scenarios.GROUPS for tool in group.tools}:
         if find_program(tool):
             files.program(f"/vm/bin/{tool}", find_program(tool))

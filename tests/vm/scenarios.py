@@ -97,6 +97,9 @@ GROUPS = [
     # Where loading the programs takes least; there and on 6.1 reads alone are sampled.
     Group("sampling", "sampling_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
           [], "SamplingTest.sampled_*", more_on=("5.10",), prefix="*."),
+    # Each case loads the programs anew, and this machine's own kernel goes through them too.
+    Group("page_sampling", "page_sampling_test --writer=/vm/bin/writer --gtest_filter='{filter}'",
+          [], "PageSamplingTest.pages_*", more_on=(), prefix="*.", tracer_each=True),
     Group("layers",
           "trap 'rmmod nvme nbd' EXIT; insmod /vm/modules/nbd.ko nbds_max=1; "
           "insmod /vm/modules/nvme.ko; "

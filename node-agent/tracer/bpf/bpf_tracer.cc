@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -31,6 +32,7 @@
 #include "node-agent/tracer/bpf/row_tables.h"
 #include "node-agent/tracer/bpf/sampled_ios.h"
 #include "node-agent/tracer/bpf/trace_reader.h"
+#include "node-agent/tracer/bpf/unseen_pages.h"
 #include "node-agent/tracer/bpf/watched_disks.h"
 #include "node-agent/tracer/tagwait/tag_wait_tracer.h"
 
@@ -80,6 +82,7 @@ class BpfTracer final : public Tracer {
  private:
   void StartTagWaits(const KernelBtf& kernel);
   absl::Status AddRows(Snapshot* snapshot);
+  void TakeRow(const fb_row_key& key, Row row, std::vector<Row>* rows);
   void ChargeSkippedIos(Snapshot* snapshot, std::vector<Row>* rows);
   void AddBooks(Snapshot* snapshot);
   absl::Status AddTagWaits(Snapshot* snapshot);
@@ -97,6 +100,7 @@ class BpfTracer final : public Tracer {
   BioTable bios_;
   WatchedDisks disks_;
   SampledIos samples_;
+  UnseenPages unseen_pages_;
   MissedEnds missed_ends_;
   Definitions definitions_;
   Reclaimer reclaimer_;
@@ -157,15 +161,33 @@ absl::Status BpfTracer::AddRows(Snapshot* snapshot) {
   absl::Status status = rows_.Drain([&](const fb_row_key& key, const fb_row& values) {
     if (!disks_.Contains(UnpackDevice(key.dev))) return;
     definitions_.Want(key);
-    rows.push_back(MakeRow(key, values, info_.reasons.size()));
-    if (const uint64_t ios = StandsFor(key); ios != 0) samples_.Add(rows.back(), ios);
+    TakeRow(key, MakeRow(key, values, info_.reasons.size()), &rows);
   });
   if (!status.ok()) return status;
   ChargeSkippedIos(snapshot, &rows);
+  std::vector<Row> pages = unseen_pages_.Take(&snapshot->losses);
+  std::move(pages.begin(), pages.end(), std::back_inserter(rows));
   KeepTopFiles(options_.max_files, &rows);
   snapshot->rows = MergeRows(std::move(rows));
   for (const Row& row : snapshot->rows) definitions_.WantFile(row.key.file);
   return absl::OkStatus();
+}
+
+// Keeps a row, and what it says of those that were not looked at.
+void BpfTracer::TakeRow(const fb_row_key& key, Row row, std::vector<Row>* rows) {
+  const uint64_t stands_for = StandsFor(key);
+  if (IsUnseen(key)) {
+    unseen_pages_.AddUnseen(std::move(row), stands_for);
+    return;
+  }
+  if (stands_for != 0) {
+    // What is sampled beside pages blames its issuer.
+    if (row.key.confidence == Confidence::kIssuer)
+      samples_.Add(row, stands_for);
+    else
+      unseen_pages_.AddSample(row, stands_for);
+  }
+  rows->push_back(std::move(row));
 }
 
 // IOs that were not looked at are charged in proportion to those that were.
@@ -188,6 +210,7 @@ void BpfTracer::AddBooks(Snapshot* snapshot) {
   const BytesByDirection ours = BytesOf(snapshot->rows);
   auto add = [&](const fb_row_key& key, const fb_row& values) {
     Row row = MakeRow(key, values, info_.reasons.size());
+    if (IsUnseen(key)) row = ToLastDirtier(std::move(row));
     definitions_.Want(key);
     definitions_.WantFile(row.key.file);
     AddRow(std::move(row), &snapshot->rows);

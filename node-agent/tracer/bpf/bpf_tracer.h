@@ -33,8 +33,8 @@ struct BpfTracerOptions {
   uint32_t max_files = 64;       // files of one window that get rows of their own
   uint32_t max_bios = 32768;     // bios on their way
   absl::Duration ttl = absl::Seconds(120);
-  // Direct IO and reads that a CPU may start in a second before only one in so many is looked at,
-  // and the rest is charged in proportion (confidence `estimated`); 0 = look at each one.
+  // Direct IO and reads that a CPU may start, and pages that it may dirty, in a second before only
+  // one in so many is looked at, and the rest is charged in proportion (confidence `estimated`); 0 = look at each one.
   uint32_t sample_above = 0;
   DeviceSelection devices;
   bool infer_tag_waits = false;  // at the cost of every context switch, where nothing better is

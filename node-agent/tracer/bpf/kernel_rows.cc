@@ -56,6 +56,10 @@ uint64_t StandsFor(const fb_row_key& key) {
   return weight == 0 ? 0 : uint64_t{1} << weight;
 }
 
+bool IsUnseen(const fb_row_key& key) {
+  return (key.confidence & FB_CONFIDENCE_MASK) == FB_CONF_UNSEEN;
+}
+
 void KeepTopFiles(size_t limit, std::vector<Row>* rows) {
   std::map<FileId, uint64_t> bytes;
   for (const Row& row : *rows) bytes[row.key.file] += row.values.bytes;

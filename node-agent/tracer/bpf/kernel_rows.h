@@ -23,6 +23,9 @@ Row MakeRow(const fb_row_key& key, const fb_row& row, size_t reasons);
 // How many IOs each IO of the row stands for; 0 = it was no sample.
 uint64_t StandsFor(const fb_row_key& key);
 
+// Whether it is of pages that were not looked at: see unseen_pages.h.
+bool IsUnseen(const fb_row_key& key);
+
 // Rows of all but the `limit` files with most bytes forget their file.
 void KeepTopFiles(size_t limit, std::vector<Row>* rows);
 
