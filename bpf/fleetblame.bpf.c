@@ -1067,7 +1067,7 @@ __noinline int complete_bio(u64 bio, u64 sizes, u32 flags, u32 error) {
   u32 request_bytes = sizes >> 32;
   struct fb_origin* o = bio_find(bio);
   if (!o) {
-    if (complete_clone(bio, bytes, flags, error)) return BIO_DONE;
+    if (live.stacks && complete_clone(bio, bytes, flags, error)) return BIO_DONE;
     return complete_skipped(bio, bytes, flags, error);
   }
   if (!(flags & COMPLETE_ALL)) {

@@ -496,6 +496,7 @@ struct fb_live {
   fb_u32 task_spilled; /* a thread's state did; set by the programs */
   fb_u32 sees_commits; /* records of jbd2's commits are read */
   fb_u32 loops; /* there are files in loop_files */
+  fb_u32 stacks; /* a watched disk has a watched device on it */
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
   fb_u32 skipped; /* last window in which IOs were skipped, 0 = never; set by the programs */
   /* See page_sample.bpf.h; set by the programs, and by user space when trace mode begins. */

@@ -78,6 +78,7 @@ absl::Status WatchedDisks::Watch(const std::vector<Disk>& disks) {
   std::map<LoopFile, uint32_t> files;
   for (const Disk& disk : disks) {
     fb_device entry = EntryOf(disk, disks);
+    if (entry.upper != 0) skeleton_->data->live.stacks = 1;
     if (std::optional<LoopFile> file = loop_files_.Of(disk.name); file.has_value()) {
       entry.flags |= FB_DEVICE_LOOP;
       files.emplace(*file, entry.dev);
