@@ -474,6 +474,8 @@ struct fb_config {
     fb_u32 reserved;
   } record;
   fb_u32 sample_ns; /* a CPU skips IOs and dirtied pages that come closer than this, on average; 0 = never */
+  fb_u32 page_calm; /* so many pages in a row are looked at, however fast they come */
+  fb_u32 reserved;
   /* Function that ends a bio of encrypted copies; 0 = none. */
   fb_u64 encrypt_end;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */

@@ -18,9 +18,8 @@
 
 #include "bpf/maps.bpf.h"
 
-/* So many looked-at hooks in a row have to come too fast before pages are first left out, and so
- * many before the level is changed again. */
-#define PAGE_CALM 1024u
+/* config.page_calm looked-at hooks in a row have to come too fast before pages are first left out, and
+ * so many before the level is changed again. */
 #define PAGE_STEP 32u
 /* The level is that of all CPUs: it takes a while to show, and the busiest one decides. */
 #define PAGE_SETTLE_NS 20000000ull
@@ -130,7 +129,7 @@ static __always_inline void count_pages_seen(void) {
   if (!config.sample_ns) return;
   u32 zero = 0;
   struct page_sampler* my = bpf_map_lookup_elem(&page_samplers, &zero);
-  if (my && ++my->looked_at >= (live.page_level ? PAGE_STEP : PAGE_CALM)) adapt_page_level();
+  if (my && ++my->looked_at >= (live.page_level ? PAGE_STEP : config.page_calm)) adapt_page_level();
 }
 
 /* btrfs and f2fs keep their metadata in pages of inodes too, and their ledgers count each page. */

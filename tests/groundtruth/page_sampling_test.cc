@@ -180,7 +180,7 @@ class PageSamplingTest : public ::testing::Test {
 // Two who share a file are told apart as well as the number of groups that were looked at allows,
 // and who has a file alone gets all of it.
 TEST_F(PageSamplingTest, pages_of_one_file_are_shared_out) {
-  ASSERT_NO_FATAL_FAILURE(Watch(std::clamp<uint32_t>(PagesPerSecond() / 16, 100, 1'000'000)));
+  ASSERT_NO_FATAL_FAILURE(Watch(std::clamp<uint32_t>(PagesPerSecond() / 32, 100, 1'000'000)));
   const double three = 18000, one = 6000, alone = 6000;
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (const auto& command :
@@ -243,14 +243,14 @@ TEST_F(PageSamplingTest, pages_recorded_before_are_not_believed) {
   ASSERT_TRUE(expire.ok()) << expire.status();
   constexpr uint64_t kPages = 800;  // fewer than it takes until pages are left out
   const double pages_a_second = PagesPerSecond();
-  const auto sample_above = std::clamp<uint32_t>(pages_a_second / 6, 100, 1'000'000);
+  const auto sample_above = std::clamp<uint32_t>(pages_a_second / 32, 100, 1'000'000);
   ASSERT_NO_FATAL_FAILURE(Watch(sample_above));
   const std::string contested = files_->mount_point() + "/contested";
 
   Dirty("fbw-before", "contested", 1, kPages);
   // Not to 0: ext4 would write it out as soon as it is closed again.
   ASSERT_EQ(truncate(contested.c_str(), 1), 0);
-  Dirty("fbw-busy", "busy", 0, 12000);
+  Dirty("fbw-busy", "busy", 0, 20000);
   Dirty("fbw-after", "contested", 1, kPages);
   ASSERT_TRUE(WaitUntilCalm(sample_above));
   Account account = WriteOut();

@@ -288,7 +288,7 @@ class MeasuredSpan {
 
   const std::vector<uint64_t>& moved() const { return moved_; }
   const std::set<uint64_t>& inodes() const { return inodes_; }
-  const std::set<std::string>& kernel_reasons() const { return kernel_reasons_; }
+  const std::map<std::string, uint64_t>& kernel_reasons() const { return kernel_reasons_; }
   // Of each actor's file; 0 = it has none.
   const std::vector<uint64_t>& files() const { return files_; }
   // Of what it is after exec.
@@ -347,7 +347,7 @@ class MeasuredSpan {
     auto disks = scene_->DiskNumbers();
     if (!disks.ok()) return disks.status();
     for (const auto& [reason, pages] : (*log)->Pages(*disks)) {
-      if (pages * sysconf(_SC_PAGESIZE) > DataBytes() / 100) kernel_reasons_.insert(reason);
+      kernel_reasons_[reason] = pages * sysconf(_SC_PAGESIZE);
     }
     return scene_->WaitForRest(absl::Milliseconds(150));
   }
@@ -403,7 +403,7 @@ class MeasuredSpan {
   const std::string& writer_;
   Scene* scene_;
   std::vector<uint64_t> moved_;
-  std::set<std::string> kernel_reasons_;
+  std::map<std::string, uint64_t> kernel_reasons_;
   std::set<uint64_t> inodes_;
   std::vector<uint64_t> files_;
   std::vector<uint64_t> later_files_;

@@ -109,9 +109,9 @@ struct Outcome {
   uint64_t reason_bytes = 0;
   // Of the writers' bytes, those of Scenario::operation.
   uint64_t operation_bytes = 0;
-  // Why the kernel wrote more than a hundredth of the data, by its own account (its tracepoints),
-  // until all was on the disk. Empty = not asked.
-  std::set<std::string> kernel_reasons;
+  // Bytes by why the kernel wrote them, by its own account (its tracepoints), until all was on the
+  // disk. Empty = not asked.
+  std::map<std::string, uint64_t> kernel_reasons;
   // Bytes by issuer of what was issued in Scenario::issued_in.
   std::map<std::string, uint64_t> issued_in_bytes;
   // Flushes by who was blamed for them.

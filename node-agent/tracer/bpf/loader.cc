@@ -40,6 +40,7 @@ namespace fleetblame::agent {
 namespace {
 
 constexpr size_t kMaxMessages = 16384;
+constexpr uint32_t kLeastPageCalm = 1024;
 thread_local std::string* message_sink = nullptr;
 
 int TakeMessage(libbpf_print_level level, const char* format, va_list arguments) {
@@ -224,6 +225,8 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
 
   if (options.sample_above != 0) {
     skeleton_->rodata->config.sample_ns = 1'000'000'000 / options.sample_above;
+    // What a CPU may dirty in a second it may dirty at once: most bursts end before.
+    skeleton_->rodata->config.page_calm = std::max(kLeastPageCalm, options.sample_above);
   }
   skeleton_->rodata->config.blind_journal =
       !kernel.TracepointArguments("jbd2_start_commit").has_value();
