@@ -18,8 +18,8 @@
 
 #include "bpf/maps.bpf.h"
 
-/* config.page_calm looked-at hooks in a row have to come too fast before pages are first left out, and
- * so many before the level is changed again. */
+/* config.page_calm looked-at hooks in a row have to come too fast before pages are first left out,
+ * and so many before the level is changed again. */
 #define PAGE_STEP 32u
 /* The level is that of all CPUs: it takes a while to show, and the busiest one decides. */
 #define PAGE_SETTLE_NS 20000000ull

@@ -239,8 +239,14 @@ TEST_F(PageSamplingTest, pages_recorded_before_are_not_believed) {
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
   // What is contested is to stay in memory until it is calm.
-  auto expire = SysctlGuard::Set("/proc/sys/vm/dirty_expire_centisecs", "360000");
-  ASSERT_TRUE(expire.ok()) << expire.status();
+  std::vector<std::unique_ptr<SysctlGuard>> settings;
+  for (const auto& [name, value] :
+       {std::pair("dirty_expire_centisecs", "360000"), std::pair("dirty_ratio", "80"),
+        std::pair("dirty_background_ratio", "70")}) {
+    auto setting = SysctlGuard::Set(absl::StrCat("/proc/sys/vm/", name), value);
+    ASSERT_TRUE(setting.ok()) << setting.status();
+    settings.push_back(*std::move(setting));
+  }
   constexpr uint64_t kPages = 800;  // fewer than it takes until pages are left out
   const double pages_a_second = PagesPerSecond();
   const auto sample_above = std::clamp<uint32_t>(pages_a_second / 32, 100, 1'000'000);
