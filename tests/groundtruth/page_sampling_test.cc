@@ -117,8 +117,7 @@ class PageSamplingTest : public ::testing::Test {
   }
 
   // Brings everything to the disk, and takes what the tracer says of it.
-  Account WriteOut() {
-    Account account;
+  Account WriteOut(Account account = {}) {
     sync();
     EXPECT_TRUE(disk_->WaitForRest(absl::Milliseconds(300)).ok());
     // The kernel hides the end of some IOs; they are found once the disk is idle.
@@ -134,8 +133,9 @@ class PageSamplingTest : public ::testing::Test {
     return account;
   }
 
-  // Until each page is looked at again. Others on this machine may have to come to rest, too.
-  bool WaitUntilCalm(uint32_t sample_above) {
+  // Until each page is looked at again. Others on this machine may have to come to rest, too. What
+  // is written meanwhile is added to `account`.
+  bool WaitUntilCalm(uint32_t sample_above, Account* account) {
     for (int attempt = 0; attempt < 60; ++attempt) {
       // A hook each 20 times as long as it may take, once nobody has been busy for a second.
       absl::SleepFor(absl::Milliseconds(1100));
@@ -146,10 +146,10 @@ class PageSamplingTest : public ::testing::Test {
       constexpr uint64_t kPages = 64;
       Dirty("fbw-probe", "probe", 0, kPages);
       SyncFile("probe");
-      Account account;
-      Collect(&account);
-      if (account.by_confidence[{Confidence::kExact, "fbw-probe"}] == kPages * kPageBytes)
-        return true;
+      uint64_t& exact = account->by_confidence[{Confidence::kExact, "fbw-probe"}];
+      const uint64_t before = exact;
+      Collect(account);
+      if (exact - before == kPages * kPageBytes) return true;
     }
     return false;
   }
@@ -258,8 +258,9 @@ TEST_F(PageSamplingTest, pages_recorded_before_are_not_believed) {
   ASSERT_EQ(truncate(contested.c_str(), 1), 0);
   Dirty("fbw-busy", "busy", 0, 20000);
   Dirty("fbw-after", "contested", 1, kPages);
-  ASSERT_TRUE(WaitUntilCalm(sample_above));
-  Account account = WriteOut();
+  Account account;
+  ASSERT_TRUE(WaitUntilCalm(sample_above, &account));
+  account = WriteOut(std::move(account));
   EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 
   EXPECT_EQ(account.by_comm["fbw-before"], 0);
