@@ -63,7 +63,9 @@ static __always_inline u32 last_unseen(const struct fb_page_key* key, u64 mix) {
   return live.page_unseen[level];
 }
 
-/* Pages are written this much later than they were dirtied, at most, if nobody rewrites them. */
+/* With the kernel's defaults pages are written sooner than this after they were dirtied. Of those
+ * that are not, what was not looked at goes to the file's last known dirtier: a weaker answer,
+ * never a wrong `exact`. */
 #define PAGE_RECENT_NS 60000000000ull
 
 /* The highest level at which pages that are written now may have been dirtied. */
