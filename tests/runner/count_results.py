@@ -38,12 +38,21 @@ Case = collections.namedtuple("Case", "name outcome reason")
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 
-def first_line(text):
-    """The first telling line; gtest puts `file:line` before the message."""
+MOST_REASON_CHARS = 400  # what comes later is in the log
+
+
+def reason_of(text):
+    """The message in one line; gtest puts `file:line` before it."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    where = ""
     if len(lines) > 1 and re.fullmatch(r"\S+:\d+", lines[0]):
-        return "%s (%s)" % (lines[1], lines[0])
-    return lines[0] if lines else "no reason given"
+        where = " (%s)" % lines.pop(0)
+    if not lines:
+        return "no reason given"
+    message = "; ".join(lines)
+    if len(message) > MOST_REASON_CHARS:
+        message = message[:MOST_REASON_CHARS] + "..."
+    return message + where
 
 
 def read_cases(xml_text):
@@ -58,10 +67,10 @@ def read_cases(xml_text):
             problem = element.find("error")
         skip = element.find("skipped")
         if problem is not None:
-            cases.append(Case(name, FAILED, first_line(problem.get("message") or problem.text)))
+            cases.append(Case(name, FAILED, reason_of(problem.get("message") or problem.text)))
         elif skip is not None or element.get("result") == "skipped":
             message = "" if skip is None else skip.get("message") or skip.text
-            cases.append(Case(name, SKIPPED, first_line(message)))
+            cases.append(Case(name, SKIPPED, reason_of(message)))
         elif element.get("status") == "notrun":
             cases.append(Case(name, SKIPPED, "disabled in the source"))
         else:

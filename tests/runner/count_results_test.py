@@ -87,6 +87,13 @@ class CountResults(unittest.TestCase):
         self.assertEqual(self.count(), (1, "1 passed, 1 failed, 0 skipped"))
         self.assertIn("//a:t A.two: 1 is not 2 (a.cc:3)", self.output)
 
+    def test_failure_is_shown_with_its_values_and_bounded(self):
+        self.assertEqual(count_results.reason_of("a.cc:3\nExpected equality:\n  a\n    Which is: 1\n"),
+                         "Expected equality:; a; Which is: 1 (a.cc:3)")
+        long = count_results.reason_of("a.cc:3\n" + "x" * 1000)
+        self.assertEqual(long, "x" * count_results.MOST_REASON_CHARS + "... (a.cc:3)")
+        self.assertEqual(count_results.reason_of("\n"), "no reason given")
+
     def test_skip_is_shown_with_its_reason(self):
         self.add("//a:t", "PASSED", SKIPPING)
         self.assertEqual(self.count(), (0, "0 passed, 0 failed, 1 skipped"))
