@@ -73,6 +73,13 @@ class BpfSubject : public Subject {
     return disk_->WaitForRest(absl::Milliseconds(100));
   }
 
+  std::string Counted() const override {
+    auto now = disk_->Counters();
+    if (!now.ok()) return now.status().ToString();
+    return absl::StrCat(now->read_ios, " ", now->read_bytes, " ", now->write_ios, " ",
+                        now->write_bytes, " ", now->discard_bytes, " ", now->in_flight);
+  }
+
   std::string device() const override { return disk_->name(); }
   bool live() const override { return true; }
   bool traces_every_io() const override { return true; }

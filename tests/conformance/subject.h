@@ -29,6 +29,10 @@ class Subject {
   // nothing here: its work has been done.
   virtual absl::Status Work() = 0;
 
+  // What the kernel has counted of the device, as text: as long as it stays the same, the device is
+  // at rest. A replay is always.
+  virtual std::string Counted() const { return ""; }
+
   // Name or MAJ:MIN of a whole disk that has IO, as a DeviceSelection takes it.
   virtual std::string device() const = 0;
 

@@ -343,14 +343,22 @@ absl::Status ScratchFilesystem::Mount() {
   for (size_t i = 1; i < devices_.size(); ++i) {
     options.push_back(absl::StrCat("device=", devices_[i]));
   }
-  const std::string joined = absl::StrJoin(options, ",");
-  if (mount(devices_.front().c_str(), mount_point_.c_str(), traits.type, MS_NOATIME,
-            joined.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno,
-                               absl::StrCat("mount ", FilesystemName(kind_), " on ", mount_point_));
+  // Since 5.13 ext4 reads block bitmaps ahead at a random moment of the five seconds after the
+  // mount. Kernels before do not know the option.
+  if (absl::string_view(traits.type) == "ext4") {
+    options.push_back("no_prefetch_block_bitmaps");
+    if (MountWith(options)) return absl::OkStatus();
+    options.pop_back();
   }
-  mounted_ = true;
-  return absl::OkStatus();
+  if (MountWith(options)) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno,
+                             absl::StrCat("mount ", FilesystemName(kind_), " on ", mount_point_));
+}
+
+bool ScratchFilesystem::MountWith(const std::vector<std::string>& options) {
+  mounted_ = mount(devices_.front().c_str(), mount_point_.c_str(), TraitsOf(kind_).type, MS_NOATIME,
+                   absl::StrJoin(options, ",").c_str()) == 0;
+  return mounted_;
 }
 
 absl::Status ScratchFilesystem::Unmount() {

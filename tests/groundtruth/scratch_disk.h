@@ -144,6 +144,8 @@ class ScratchFilesystem {
         disks_(std::move(disks)),
         mount_point_(std::move(mount_point)) {}
 
+  bool MountWith(const std::vector<std::string>& options);  // false: see errno
+
   FilesystemKind kind_;
   std::vector<std::string> devices_;
   std::vector<LoopDisk*> disks_;
