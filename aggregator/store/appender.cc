@@ -74,15 +74,12 @@ absl::StatusOr<AppendResult> Appender::Add(const IncomingBatch& in) {
     result.need.set_dictionary_id(batch.dictionary_id());
     return refuse(Outcome::kNeedDefinitions, absl::OkStatus());
   }
-  if (absl::Status status = CheckDefinitions(batch.definitions()); !status.ok()) {
-    if (!absl::IsInvalidArgument(status)) return status;
-    return refuse(Outcome::kInvalid, std::move(status));
+  absl::Status good = s_.interner->CheckIntents(batch.definitions().intents());
+  if (!good.ok()) {
+    if (!absl::IsInvalidArgument(good)) return good;
+    return refuse(Outcome::kInvalid, std::move(good));
   }
-  // Two definitions of one batch may collide with each other.
-  if (absl::Status status = Intern(scope, batch.definitions()); !status.ok()) {
-    if (!absl::IsInvalidArgument(status)) return status;
-    return refuse(Outcome::kInvalid, std::move(status));
-  }
+  if (absl::Status status = Intern(scope, batch.definitions()); !status.ok()) return status;
   s_.dictionaries->Use(scope, now_unix_ns_, &batch_);
   if (absl::Status status = Place(in, scope, *times); !status.ok()) return status;
   for (const v1::Gap& gap : batch.gaps()) AddGap(in.host, gap);
@@ -138,13 +135,6 @@ absl::Status Appender::CollectNeed(const Dictionaries::Scope& scope, const Incom
   return absl::OkStatus();
 }
 
-absl::Status Appender::CheckDefinitions(const v1::Definitions& definitions) const {
-  for (const auto& [number, intent] : definitions.intents()) {
-    if (absl::Status status = s_.interner->CheckIntent(intent); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Appender::Intern(const Dictionaries::Scope& scope,
                               const v1::Definitions& definitions) {
   // A number that means something already keeps its meaning: agents repeat definitions until they
@@ -180,7 +170,8 @@ absl::Status Appender::AddDefinitions(HostNumber host, const v1::Definitions& de
   if (!s_.hosts->Has(host)) {
     return absl::InvalidArgumentError(absl::StrCat("no host number ", host));
   }
-  if (absl::Status status = CheckDefinitions(definitions); !status.ok()) return status;
+  absl::Status good = s_.interner->CheckIntents(definitions.intents());
+  if (!good.ok()) return good;
   Dictionaries::Scope scope{host, definitions.dictionary_id()};
   s_.dictionaries->Use(scope, now_unix_ns_, &batch_);
   return Intern(scope, definitions);

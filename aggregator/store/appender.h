@@ -90,7 +90,6 @@ class Appender {
   absl::StatusOr<Times> TimesOf(const v1::Window& window) const;
   absl::Status CollectNeed(const Dictionaries::Scope& scope, const IncomingBatch& in,
                            v1::Need* need);
-  absl::Status CheckDefinitions(const v1::Definitions& definitions) const;
   absl::Status Intern(const Dictionaries::Scope& scope, const v1::Definitions& definitions);
   absl::Status Translate(const Dictionaries::Scope& scope, DefinitionKind kind,
                          google::protobuf::RepeatedField<uint32_t>* numbers);

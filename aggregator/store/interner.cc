@@ -155,7 +155,8 @@ absl::Status Interner::Collision(const v1::Intent& intent) const {
                    "sender computed it wrongly"));
 }
 
-absl::Status Interner::CheckIntent(const v1::Intent& intent) const {
+absl::StatusOr<std::shared_ptr<const v1::Intent>> Interner::KnownLike(
+    const v1::Intent& intent) const {
   if (intent.intent_id().size() != kIntentIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat("an intent id has ", intent.intent_id().size(),
                                                    " bytes instead of ", kIntentIdBytes));
@@ -163,33 +164,52 @@ absl::Status Interner::CheckIntent(const v1::Intent& intent) const {
   absl::StatusOr<uint32_t> number =
       Find(DefinitionKind::kIntent, IndexKey(DefinitionKind::kIntent, intent.intent_id()));
   if (!number.ok()) return number.status();
-  if (*number == 0) {
-    if (next_[Slot(DefinitionKind::kIntent)] <= options_.max_intents) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("the store holds ", options_.max_intents, " intents and takes no more"));
-  }
+  if (*number == 0) return nullptr;
   absl::StatusOr<std::shared_ptr<const v1::Intent>> known = KnownIntent(*number);
-  if (!known.ok()) return known.status();
-  return SameCanonical(**known, intent) ? absl::OkStatus() : Collision(intent);
+  if (known.ok() && !SameCanonical(**known, intent)) return Collision(intent);
+  return known;
+}
+
+absl::Status Interner::CheckRoom(uint32_t more_intents) const {
+  if (uint64_t{next_[Slot(DefinitionKind::kIntent)]} + more_intents <=
+      uint64_t{options_.max_intents} + 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("with these intents the store would hold more than ",
+                                                 options_.max_intents, "; it takes no more"));
+}
+
+absl::Status Interner::CheckIntents(
+    const google::protobuf::Map<uint32_t, v1::Intent>& intents) const {
+  absl::flat_hash_map<std::string_view, const v1::Intent*> fresh;
+  for (const auto& [number, intent] : intents) {
+    absl::StatusOr<std::shared_ptr<const v1::Intent>> known = KnownLike(intent);
+    if (!known.ok()) return known.status();
+    if (*known != nullptr) continue;
+    const auto [like, first] = fresh.emplace(intent.intent_id(), &intent);
+    if (!first && !SameCanonical(*like->second, intent)) return Collision(intent);
+  }
+  return CheckRoom(static_cast<uint32_t>(fresh.size()));
 }
 
 absl::StatusOr<uint32_t> Interner::InternIntent(const v1::Intent& intent,
                                                 rocksdb::WriteBatch* batch) {
-  if (absl::Status status = CheckIntent(intent); !status.ok()) return status;
+  absl::StatusOr<std::shared_ptr<const v1::Intent>> known = KnownLike(intent);
+  if (!known.ok()) return known.status();
   std::string key = IndexKey(DefinitionKind::kIntent, intent.intent_id());
-  absl::StatusOr<uint32_t> number = Find(DefinitionKind::kIntent, key);
-  if (!number.ok()) return number;
-  if (*number == 0) {
+  if (*known == nullptr) {
+    if (absl::Status status = CheckRoom(1); !status.ok()) return status;
     auto added = std::make_shared<v1::Intent>(intent);
     added->clear_variants();
     MergeVariants(intent, options_.max_variants_per_intent, added.get());
-    number = Add(DefinitionKind::kIntent, std::move(key), added->SerializeAsString(), batch);
-    intents_[*number] = std::move(added);
+    const uint32_t number =
+        Add(DefinitionKind::kIntent, std::move(key), added->SerializeAsString(), batch);
+    intents_[number] = std::move(added);
     uncommitted_ = true;
     return number;
   }
-  absl::StatusOr<std::shared_ptr<const v1::Intent>> known = KnownIntent(*number);
-  if (!known.ok()) return known.status();
+  absl::StatusOr<uint32_t> number = Find(DefinitionKind::kIntent, key);
+  if (!number.ok()) return number;
   if (LacksVariant(**known, intent, options_.max_variants_per_intent)) {
     auto merged = std::make_shared<v1::Intent>(**known);
     MergeVariants(intent, options_.max_variants_per_intent, merged.get());

@@ -47,8 +47,9 @@ class Interner {
   absl::StatusOr<uint32_t> InternActor(const v1::Actor& actor, rocksdb::WriteBatch* batch);
   absl::StatusOr<uint32_t> InternDevice(const v1::Device& device, rocksdb::WriteBatch* batch);
   absl::StatusOr<uint32_t> InternFile(const v1::File& file, rocksdb::WriteBatch* batch);
-  // Whether an intent could be interned, without doing it.
-  absl::Status CheckIntent(const v1::Intent& intent) const;
+  // Whether all intents of a batch can be interned, beside each other too. One that is refused after
+  // others were taken would leave these behind.
+  absl::Status CheckIntents(const google::protobuf::Map<uint32_t, v1::Intent>& intents) const;
   // The entry "…/other" of actors.
   absl::StatusOr<uint32_t> OtherActor(rocksdb::WriteBatch* batch);
   void Commit();
@@ -81,6 +82,9 @@ class Interner {
                                      rocksdb::WriteBatch* batch);
   absl::StatusOr<std::shared_ptr<const v1::Intent>> KnownIntent(uint32_t number) const;
   absl::Status Collision(const v1::Intent& intent) const;
+  // What is known under the id of an intent; null if nothing is.
+  absl::StatusOr<std::shared_ptr<const v1::Intent>> KnownLike(const v1::Intent& intent) const;
+  absl::Status CheckRoom(uint32_t more_intents) const;
   template <typename T>
   absl::StatusOr<T> Fetch(DefinitionKind kind, uint32_t number, const char* what,
                           const rocksdb::Snapshot* snapshot) const;

@@ -616,16 +616,48 @@ TEST_F(RocksStoreTest, CollidingIntentIsRefusedAndNewVariantsAreMerged) {
   ExpectAgrees(kEverything);
 }
 
-TEST_F(RocksStoreTest, TwoCollidingIntentsInOneBatchAreRefused) {
+// A batch that is refused leaves nothing behind: not even that one of the colliding intents which was
+// looked at first, and that may be any of them.
+TEST_F(RocksStoreTest, CollidingIntentsInOneBatchAreRefusedAndForgotten) {
   ModelAgent a = NewAgent(1);
   ModelAgent::Outgoing out = a.Next(kTestStartUnixNs + kMinuteNs, 10 * kTestSecondNs, 5);
   auto& intents = *out.batch.mutable_definitions()->mutable_intents();
-  v1::Intent twin = intents.begin()->second;
-  twin.set_modifier("other");
-  intents[90000] = twin;
-  EXPECT_EQ(Append(a, out).outcome, Outcome::kInvalid);
+  const v1::Intent original = intents.begin()->second;
+  constexpr uint32_t kFirstTwin = 90000, kTwins = 50;
+  for (uint32_t i = 0; i < kTwins; ++i) {
+    v1::Intent twin = original;
+    twin.set_modifier(absl::StrCat("other", i));
+    intents[kFirstTwin + i] = twin;
+  }
+  const AppendResult refused = Append(a, out);
+  EXPECT_EQ(refused.outcome, Outcome::kInvalid);
+  EXPECT_NE(refused.error.message().find("collides"), std::string::npos) << refused.error;
+  EXPECT_EQ(store_->Gauges()["intents"], 0);
+  for (uint32_t i = 0; i < kTwins; ++i) intents.erase(kFirstTwin + i);
+  const AppendResult taken = Append(a, out);
+  EXPECT_EQ(taken.outcome, Outcome::kDurable) << taken.error;
+  model_.Add(a, out);
+  ExpectAgrees(kEverything);
+}
+
+TEST_F(RocksStoreTest, IntentsBeyondTheirBoundAreRefusedAndForgotten) {
+  ModelAgent a = NewAgent(1);
+  ModelAgent::Outgoing out = a.Next(kTestStartUnixNs + kMinuteNs, 10 * kTestSecondNs, 5);
+  auto& intents = *out.batch.mutable_definitions()->mutable_intents();
+  const auto wanted = static_cast<uint32_t>(intents.size());
+  options_.max_intents = wanted;
+  Open();
+  v1::Intent more = intents.begin()->second;
+  more.set_intent_id("0123456789abcdef");
+  intents[90000] = more;
+  const AppendResult refused = Append(a, out);
+  EXPECT_EQ(refused.outcome, Outcome::kInvalid);
+  EXPECT_NE(refused.error.message().find("takes no more"), std::string::npos) << refused.error;
+  EXPECT_EQ(store_->Gauges()["intents"], 0);
   intents.erase(90000);
-  EXPECT_EQ(Append(a, out).outcome, Outcome::kDurable);
+  const AppendResult taken = Append(a, out);
+  EXPECT_EQ(taken.outcome, Outcome::kDurable) << taken.error;
+  EXPECT_EQ(store_->Gauges()["intents"], wanted);
   model_.Add(a, out);
   ExpectAgrees(kEverything);
 }
