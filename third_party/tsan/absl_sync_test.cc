@@ -101,6 +101,7 @@ TEST_F(AbslSync, NotificationPublishes) {
   value_ = 5;
   ready.Notify();
   poller.join();
+  JoinAll();  // before what they wait for goes
 }
 
 }  // namespace
