@@ -111,8 +111,9 @@ bool TraceMode::Wanted(const TraceRecord& record) const {
 }
 
 void TraceMode::OnRecord(const TraceRecord& record) {
-  ++total_seen_;
   absl::MutexLock lock(&mutex_);
+  // Under the lock: whoever sees the number finds the record too.
+  ++total_seen_;
   if (!Wanted(record)) return;
   const absl::Time now = absl::Now();
   const auto rate = static_cast<double>(filter_.events_per_second);
