@@ -49,11 +49,11 @@ struct Options {
 };
 
 // The bars, as ratios to nothing attached.
-constexpr double kDirectCpuBar = 1.08;
+constexpr double kDirectCpuBar = 1.04;
 constexpr double kDirectThroughputBar = 0.95;
-constexpr double kBufferedCpuBar = 1.12;
+constexpr double kBufferedCpuBar = 1.06;
 constexpr double kBufferedThroughputBar = 0.92;
-constexpr double kCoreShareBar = 0.02;
+constexpr double kCoreShareBar = 0.01;
 constexpr uint64_t kResidentBar = uint64_t{64} << 20;
 
 struct Run {
@@ -355,7 +355,7 @@ absl::StatusOr<Footprint> RunFootprint(const Options& options) {
 
 void PrintFootprint(const Footprint& footprint, const Options& options) {
   std::printf(
-      "%s at %.0f IO/s: %.2f %% of one core (bar 2 %%: %s), %.1f MiB resident (bar 64: %s)\n",
+      "%s at %.0f IO/s: %.2f %% of one core (bar 1 %%: %s), %.1f MiB resident (bar 64: %s)\n",
       options.agent.empty() ? "tracer alone, in this process," : "agent", footprint.iops,
       100 * footprint.core_share, footprint.core_share <= kCoreShareBar ? "met" : "MISSED",
       footprint.resident_bytes / 1048576.0,
