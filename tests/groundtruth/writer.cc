@@ -40,12 +40,30 @@ std::vector<uint64_t> ShuffledBlocks(const Options& o) {
   return blocks;
 }
 
+// A whole block. In a small memory cgroup the kernel may take only a part, or nothing (ENOMEM), until
+// it has written some pages back.
+bool WriteAll(int fd, const char* data, size_t bytes) {
+  constexpr int kMostRetries = 500;
+  for (int retries = 0; bytes > 0;) {
+    const ssize_t written = write(fd, data, bytes);
+    if (written > 0) {
+      data += written;
+      bytes -= static_cast<size_t>(written);
+    } else if (written == 0 || errno != ENOMEM || ++retries > kMostRetries) {
+      return false;
+    } else {
+      usleep(10'000);
+    }
+  }
+  return true;
+}
+
 uint64_t Write(const Options& o, int extra_flags) {
   File file(o.path, O_WRONLY | O_CREAT | extra_flags);
   Buffer buffer(o.block);
   file.Check(lseek(file.fd(), static_cast<off_t>(o.offset), SEEK_SET) >= 0, "seek");
   for (uint64_t done = 0; done < o.bytes; done += o.block) {
-    file.Check(write(file.fd(), buffer.data(), o.block) == static_cast<ssize_t>(o.block), "write");
+    file.Check(WriteAll(file.fd(), buffer.data(), o.block), "write");
   }
   return o.bytes;
 }
