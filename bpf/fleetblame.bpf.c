@@ -706,11 +706,12 @@ static __noinline u32 btrfs_on(u32 part) {
   return fs ? *fs : 0;
 }
 
-/* `program`: which of the two that may both run on a CPU. */
-static __always_inline int on_bio_queue(void* ctx, struct bio* bio, u32 program) {
-  if (config.sample_ns) {
-    struct sampler* my = sampler();
-    if (my && my->skip && skip_bio(queued_bio(my, bio, program))) return 0;
+/* `place`: where in the hook's context the address of the bio stands. */
+static __always_inline int on_bio_queue(void* ctx, struct bio* bio, const u64* place) {
+  if (config.sample_ns && is_skipping()) {
+    u64 address = 0;
+    bpf_probe_read_kernel(&address, sizeof(address), place);
+    if (skip_bio(address)) return 0;
   }
   struct scratch* s = enter();
   if (!s) return 0;
@@ -814,9 +815,9 @@ static __always_inline int on_bio_queue(void* ctx, struct bio* bio, u32 program)
 }
 
 SEC("tp_btf/block_bio_queue")
-int block_bio_queue(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[0], 0); }
+int block_bio_queue(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[0], &ctx[0]); }
 SEC("tp_btf/block_bio_queue")
-int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1], 0); }
+int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1], &ctx[1]); }
 
 /*
  * While a task is preempted in a program, the kernel skips that program for all others on the same
@@ -825,10 +826,10 @@ int block_bio_queue_q(u64* ctx) { return on_bio_queue(ctx, (struct bio*)ctx[1], 
 #define SEEN_NS 1000000000ull
 static __noinline int just_queued(u64* ctx) {
   struct bio* bio = (struct bio*)ctx[0];
+  u64 key = 0;
+  bpf_probe_read_kernel(&key, sizeof(key), ctx);
   struct sampler* my = sampler();
-  if (!my) return 0;
-  u64 key = queued_bio(my, bio, 1);
-  if (config.sample_ns && my->skipped == key) {
+  if (config.sample_ns && my && my->skipped == key) {
     my->skipped = 0; /* the next bio at this address is another one */
     return 1;
   }
@@ -840,7 +841,7 @@ static __noinline int just_queued(u64* ctx) {
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue_again(u64* ctx) {
   if (just_queued(ctx)) return 0;
-  return on_bio_queue(ctx, (struct bio*)ctx[0], 1);
+  return on_bio_queue(ctx, (struct bio*)ctx[0], &ctx[0]);
 }
 
 /* The front of a bio became a bio of its own; its parent keeps the rest. */

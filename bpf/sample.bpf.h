@@ -31,7 +31,6 @@ struct sampler {
   u32 shift; /* one in 2^shift is looked at */
   u32 reserved;
   u64 skipped; /* the last bio that was, until block_bio_queue_again has heard of it too */
-  u64 at[2];   /* a bio's address: see queued_bio */
 };
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -78,11 +77,9 @@ static __always_inline bool may_skip(u32 opf, u32 flags, u32 bytes,
   return bytes && bytes <= SAMPLE_MAX_BYTES;
 }
 
-/* The address in a typed pointer as a plain number. A program does not run twice at once on a CPU, so
- * each of the two that queue bios has a place to itself. */
-static __always_inline u64 queued_bio(struct sampler* my, const struct bio* bio, u32 program) {
-  *(volatile u64*)&my->at[program] = (u64)bio;
-  return *(volatile u64*)&my->at[program];
+static __always_inline bool is_skipping(void) {
+  struct sampler* my = sampler();
+  return my && my->skip;
 }
 
 /* While IOs are skipped: whether this one is. Not if its address is in the table: see queue_known. */
@@ -142,9 +139,16 @@ static __always_inline int count_skipped(u64 bio, u32 bytes, u32 flags, u32 erro
   u32 index = device->index * 2 + (op == REQ_OP_WRITE);
   struct fb_skipped* cell = bpf_map_lookup_elem(&skipped, &index);
   if (!cell) return BIO_UNKNOWN;
-  /* This CPU's own, and only one program adds to it. */
-  cell->bytes += bytes;
-  if (flags & COMPLETE_FIRST) cell->ios += 1;
+  if (config.in_place) {
+    /* This CPU's own; and since 6.1, which is before 6.2, a program runs once at a time on a CPU. */
+    cell->bytes += bytes;
+    if (flags & COMPLETE_FIRST) cell->ios += 1;
+  } else {
+    /* The end of another IO may come in between. Adding a constant 0 becomes an atomic or: see
+     * count_lost. */
+    if (bytes) ADD(cell->bytes, bytes);
+    if (flags & COMPLETE_FIRST) ADD(cell->ios, 1);
+  }
   return BIO_DONE;
 }
 __noinline int complete_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
