@@ -459,12 +459,15 @@ static __always_inline void view_head(u64 head, struct page_view* view) {
 /* A function of its own, so that what it needs is not on the stack of those who go on calling: see
  * stack_depth_test.py. */
 static __noinline int view_page(u64 page, struct page_view* view) {
-  u64 head = page;
+  u64 compound = load_word(page + 8);
+  if (!(compound & 1)) {
+    view_head(page, view);
+    return 0;
+  }
   /* The second word of a page that is a tail is odd. The rest leads to the head: its address, or,
    * from 7.1 on in most builds, a mask over that of the tail. Folios end long before a mask could
    * be taken for an address. */
-  u64 compound = load_word(page + 8);
-  if (compound & 1) head = compound >= HEAD_MASKS ? page & compound : compound - 1;
+  u64 head = compound >= HEAD_MASKS ? page & compound : compound - 1;
   view_head(head, view);
   view->index += (page - head) / bpf_core_type_size(struct page);
   return 0;

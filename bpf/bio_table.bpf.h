@@ -11,9 +11,14 @@
 /* Without compare-and-swap all bios are in the hash map. */
 #define BIO_BUCKETS (CAN_CLAIM ? config.bio_buckets : 0)
 
+/* Bios that lie in one page of memory, as those on their way mostly do, have their buckets in one
+ * page: what is searched for each IO should not need an entry of its own in the TLB. Where in the page
+ * depends on that page too, as some bios only begin at a few places of it. */
+#define BIO_PLACES 64u
 static __always_inline u32 bio_bucket_number(u64 bio) {
-  u32 hash = (u32)((bio >> 6) * 0x9E3779B97F4A7C15ull >> 32);
-  return hash & (config.bio_buckets - 1);
+  u64 mix = (bio >> 12) * 0x9E3779B97F4A7C15ull;
+  u32 place = (u32)(bio >> 6) + (u32)(mix >> 34);
+  return ((u32)(mix >> 40) * BIO_PLACES | (place & (BIO_PLACES - 1))) & (config.bio_buckets - 1);
 }
 
 static __always_inline struct fb_origin* origin_at(u32 number, u32 way) {

@@ -13,7 +13,7 @@
 // 6.12 insist on it, and ext4, jbd2 and xfs are modules in most distributions.
 #include "bpf/layer.bpf.h"
 #include "bpf/loop.bpf.h"
-#include "bpf/sample.bpf.h"
+#include "bpf/skipped.bpf.h"
 #include "bpf/task.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -679,6 +679,7 @@ __noinline int find_partition(u32 level, u64 disk) {
 static __noinline int note_place(struct scratch* s, const struct fb_device* device,
                                  struct bio* bio) {
   struct fb_origin* o = &s->origin;
+  u64 key = plain_address(s, bio);
   struct bio___disk* old = (void*)bio;
   if (bpf_core_field_exists(old->bi_disk)) {
     find_partition(s->level, plain_address(s, old->bi_disk));
@@ -691,8 +692,8 @@ static __noinline int note_place(struct scratch* s, const struct fb_device* devi
              : device->flags & FB_DEVICE_HEAD ? FB_ORIGIN_HEAD
                                               : 0;
   u32 top = o->top;
-  if (!top && may_skip(o->opf, bio->bi_flags, o->bytes, device))
-    o->flags |= (sample_weight() & 15) << FB_ORIGIN_WEIGHT_SHIFT;
+  if (!top && is_sampled(key, o->opf, bio->bi_flags, o->bytes, traits_of(device)))
+    o->flags |= (sample_weight(o->queue_ns) & 15) << FB_ORIGIN_WEIGHT_SHIFT;
   if (device->upper && !top && (o->op == FB_OP_FLUSH || (s->actor.key.flags & FB_ACTOR_KTHREAD)))
     top = device->upper;
   o->top = top;
@@ -708,11 +709,7 @@ static __noinline u32 btrfs_on(u32 part) {
 
 /* `place`: where in the hook's context the address of the bio stands. */
 static __always_inline int on_bio_queue(void* ctx, struct bio* bio, const u64* place) {
-  if (config.sample_ns && is_skipping()) {
-    u64 address = 0;
-    bpf_probe_read_kernel(&address, sizeof(address), place);
-    if (skip_bio(address)) return 0;
-  }
+  if (config.sample_ns && skip_bio(bio, place)) return 0;
   struct scratch* s = enter();
   if (!s) return 0;
   u64 key = plain_address(s, bio);

@@ -278,14 +278,15 @@ struct fb_row_key {
   fb_u32 issuer_actor;
   fb_u32 dev;
   fb_u32 file;
-  fb_u8 op;
-  fb_u8 confidence; /* low bits; from FB_WEIGHT_SHIFT on the logarithm of the IOs that one stands for */
+  fb_u8 op; /* low bits; from FB_WEIGHT_SHIFT on the logarithm of how many IOs one stands for */
+  fb_u8 confidence; /* low bits; from FB_WEIGHT_SHIFT on that of how many groups of pages one does */
   fb_u8 reason;
   fb_u8 part;
   fb_u32 top; /* as in fb_origin */
 };
 #define FB_WEIGHT_SHIFT 4
 #define FB_CONFIDENCE_MASK 15u
+#define FB_OP_MASK 15u
 
 struct fb_row {
   fb_u64 ios;
@@ -321,8 +322,14 @@ struct fb_lost {
   fb_u64 errors;
 };
 
-/* Per CPU, device and direction, since the tracer started: IOs that were not looked at. Place: index
- * of the device * 2, + 1 for writes. */
+/* Per CPU, device and kind, since the tracer started: IOs that were not looked at. Place: index of the
+ * device * FB_SKIPPED_KINDS + kind. */
+enum fb_skipped_kind {
+  FB_SKIPPED_READ,
+  FB_SKIPPED_DIRECT_WRITE,
+  FB_SKIPPED_PAGE_WRITE, /* of one page that was not looked at when it was dirtied */
+  FB_SKIPPED_KINDS,
+};
 struct fb_skipped {
   fb_u64 ios;
   fb_u64 bytes;
@@ -475,7 +482,7 @@ struct fb_config {
   } record;
   fb_u32 sample_ns; /* a CPU skips IOs and dirtied pages that come closer than this, on average; 0 = never */
   fb_u32 page_calm; /* so many pages in a row are looked at, however fast they come */
-  fb_u32 reserved;
+  fb_u32 page_step; /* hooks that look at pages until it is reconsidered how many do */
   /* Function that ends a bio of encrypted copies; 0 = none. */
   fb_u64 encrypt_end;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
@@ -500,6 +507,7 @@ struct fb_live {
   fb_u32 loops; /* there are files in loop_files */
   fb_u32 stacks; /* a watched disk has a watched device on it */
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
+  fb_u32 devices_changed; /* grows with each change of `devices` */
   fb_u32 skipped; /* last window in which IOs were skipped, 0 = never; set by the programs */
   /* See page_sample.bpf.h; set by the programs, and by user space when trace mode begins. */
   fb_u32 page_level;
@@ -507,7 +515,7 @@ struct fb_live {
   fb_u32 page_unseen[FB_PAGE_LEVELS];    /* last regime in which groups of a level were not looked at */
   fb_u64 page_unseen_ns[FB_PAGE_LEVELS]; /* when such a regime last ended; 0 = never */
   fb_u64 page_changed_ns;
-  fb_u64 page_pressed_ns; /* when a CPU last found that there were too many */
+  fb_u64 page_needed_ns; /* when a CPU last found that a lower level would be too low */
 };
 
 #endif /* BPF_FLEETBLAME_ABI_H_ */

@@ -16,14 +16,11 @@
 #ifndef BPF_PAGE_SAMPLE_BPF_H_
 #define BPF_PAGE_SAMPLE_BPF_H_
 
-#include "bpf/maps.bpf.h"
+#include "bpf/sample_rate.bpf.h"
 
-/* config.page_calm looked-at hooks in a row have to come too fast before pages are first left out,
- * and so many before the level is changed again. */
-#define PAGE_STEP 32u
-/* The level is that of all CPUs: it takes a while to show, and the busiest one decides. */
-#define PAGE_SETTLE_NS 20000000ull
-#define PAGE_PATIENCE_NS 1000000000ull
+/* config.page_calm looked-at hooks in a row have to come too fast before pages are first left out.
+ * From then on the level is reconsidered after config.page_step of them, or after a while. It is that
+ * of all CPUs: the busiest one decides, so it falls by one at a time. */
 
 struct page_sampler {
   u64 since_ns; /* when it began to count */
@@ -101,27 +98,28 @@ static __always_inline void set_page_level(u32 level, u64 now) {
 }
 
 /* After some hooks that looked: whether there are too many, or fewer than need be. */
-__noinline int adapt_page_level(void) {
+__noinline int adapt_page_level(u64 now) {
   u32 zero = 0;
   struct page_sampler* my = bpf_map_lookup_elem(&page_samplers, &zero);
   if (!my) return 0;
-  u64 now = bpf_ktime_get_boot_ns();
-  u64 took = now - my->since_ns;
-  u64 wanted = (u64)my->looked_at * config.sample_ns;
+  u64 since = my->since_ns;
+  u32 looked_at = my->looked_at;
   my->looked_at = 0;
   my->since_ns = now;
   u32 level = live.page_level;
   if (live.trace) {
     if (level) set_page_level(0, now);
-  } else if (took < wanted) {
-    live.page_pressed_ns = now;
-    if (level < FB_PAGE_LEVELS - 1 && now - live.page_changed_ns > PAGE_SETTLE_NS)
-      set_page_level(level + 1, now);
-  } else if (level && now - live.page_pressed_ns > PAGE_PATIENCE_NS) {
-    if (took > 16 * wanted)
-      set_page_level(0, now);
-    else if (took > 3 * wanted)
-      set_page_level(level - 1, now);
+    return 0;
+  }
+  if (since < live.page_changed_ns) return 0; /* partly at another level */
+  u64 took = now - since;
+  u32 fit = sufficient_shift(level, FB_PAGE_LEVELS - 1, looked_at, took);
+  if (is_needed(level, looked_at, took)) live.page_needed_ns = now;
+  if (fit > level) {
+    set_page_level(fit, now);
+  } else if (level && now - live.page_needed_ns > SAMPLE_PATIENCE_NS &&
+             now - live.page_changed_ns > SAMPLE_WHILE_NS) {
+    set_page_level(level - 1, now);
   }
   return 0;
 }
@@ -131,7 +129,15 @@ static __always_inline void count_pages_seen(void) {
   if (!config.sample_ns) return;
   u32 zero = 0;
   struct page_sampler* my = bpf_map_lookup_elem(&page_samplers, &zero);
-  if (my && ++my->looked_at >= (live.page_level ? PAGE_STEP : config.page_calm)) adapt_page_level();
+  if (!my) return;
+  u32 looked_at = ++my->looked_at;
+  if (!live.page_level) {
+    if (looked_at == 1) my->since_ns = bpf_ktime_get_boot_ns();
+    if (looked_at >= config.page_calm) adapt_page_level(bpf_ktime_get_boot_ns());
+    return;
+  }
+  u64 now = bpf_ktime_get_boot_ns();
+  if (looked_at >= config.page_step || now - my->since_ns > SAMPLE_WHILE_NS) adapt_page_level(now);
 }
 
 /* btrfs and f2fs keep their metadata in pages of inodes too, and their ledgers count each page. */

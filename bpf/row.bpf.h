@@ -106,8 +106,8 @@ static __always_inline int charge_share(const struct fb_origin* o, const struct 
                            .issuer_actor = o->issuer_actor,
                            .dev = o->dev,
                            .file = o->file,
-                           .op = o->op,
-                           .confidence = share->confidence | weight_of(o) << FB_WEIGHT_SHIFT,
+                           .op = o->op | weight_of(o) << FB_WEIGHT_SHIFT,
+                           .confidence = share->confidence,
                            .reason = o->reason,
                            .part = o->part,
                            .top = o->flags & FB_ORIGIN_BELOW ? o->top : 0};

@@ -173,20 +173,25 @@ absl::Status BpfTracer::AddRows(Snapshot* snapshot) {
   return absl::OkStatus();
 }
 
+// Of which kind the IOs of a row are, if they are samples.
+SkippedKind KindOf(const fb_row_key& key) {
+  if (IsUnseen(key)) return SkippedKind::kPageWrite;
+  const bool reads = (key.op & FB_OP_MASK) == FB_OP_READ;
+  return reads ? SkippedKind::kRead : SkippedKind::kDirectWrite;
+}
+
 // Keeps a row, and what it says of those that were not looked at.
 void BpfTracer::TakeRow(const fb_row_key& key, Row row, std::vector<Row>* rows) {
-  const uint64_t stands_for = StandsFor(key);
+  const uint64_t ios = IosPerSample(key);
+  const uint64_t groups = GroupsPerSample(key);
+  if (ios != 0) {
+    samples_.Add(KindOf(key), {.row = row, .stands_for = ios, .groups_per_sample = groups});
+  }
   if (IsUnseen(key)) {
-    unseen_pages_.AddUnseen(std::move(row), stands_for);
+    unseen_pages_.AddUnseen(std::move(row), groups);
     return;
   }
-  if (stands_for != 0) {
-    // What is sampled beside pages blames its issuer.
-    if (row.key.confidence == Confidence::kIssuer)
-      samples_.Add(row, stands_for);
-    else
-      unseen_pages_.AddSample(row, stands_for);
-  }
+  if (groups != 0) unseen_pages_.AddSample(row, groups);
   rows->push_back(std::move(row));
 }
 
@@ -194,10 +199,18 @@ void BpfTracer::TakeRow(const fb_row_key& key, Row row, std::vector<Row>* rows) 
 void BpfTracer::ChargeSkippedIos(Snapshot* snapshot, std::vector<Row>* rows) {
   if (skeleton_->rodata->config.sample_ns == 0) return;
   for (const auto& [number, disk] : disks_.all()) {
-    for (Operation direction : {Operation::kRead, Operation::kWrite}) {
-      const uint32_t cell = WatchedDisks::SkippedCell(disk, direction);
-      samples_.Charge(number, direction, cell, disks_.ReadSkipped(cell), window_start_ns_, rows,
-                      &snapshot->losses);
+    for (SkippedKind kind : kSkippedKinds) {
+      std::vector<Sample> charged = samples_.Charge(number, kind, disks_.ReadSkipped(disk, kind),
+                                                    window_start_ns_, rows);
+      for (Sample& part : charged) {
+        if (kind == SkippedKind::kPageWrite) {
+          unseen_pages_.AddSkipped(std::move(part));
+          continue;
+        }
+        snapshot->losses["ios_estimated"] += part.row.values.ios;
+        snapshot->losses["ios_estimated_variance"] += part.row.values.ios * part.stands_for;
+        rows->push_back(std::move(part.row));
+      }
     }
   }
   samples_.EndWindow(window_start_ns_);

@@ -23,6 +23,8 @@ void MergeValues(const RowValues& from, RowValues* to) {
   to->io.Merge(from.io);
 }
 
+uint64_t StandsFor(uint8_t logarithm) { return logarithm == 0 ? 0 : uint64_t{1} << logarithm; }
+
 }  // namespace
 
 Row MakeRow(const fb_row_key& key, const fb_row& row, size_t reasons) {
@@ -35,7 +37,7 @@ Row MakeRow(const fb_row_key& key, const fb_row& row, size_t reasons) {
   result.key.partition = key.part;
   result.key.top = UnpackDevice(key.top);
   result.key.file = key.file;
-  result.key.operation = static_cast<Operation>(key.op);
+  result.key.operation = static_cast<Operation>(key.op & FB_OP_MASK);
   result.key.confidence = static_cast<Confidence>(key.confidence & FB_CONFIDENCE_MASK);
   result.key.reason = key.reason < reasons ? key.reason : 0;
   result.values.ios = row.ios;
@@ -51,9 +53,10 @@ Row MakeRow(const fb_row_key& key, const fb_row& row, size_t reasons) {
   return result;
 }
 
-uint64_t StandsFor(const fb_row_key& key) {
-  const uint8_t weight = key.confidence >> FB_WEIGHT_SHIFT;
-  return weight == 0 ? 0 : uint64_t{1} << weight;
+uint64_t IosPerSample(const fb_row_key& key) { return StandsFor(key.op >> FB_WEIGHT_SHIFT); }
+
+uint64_t GroupsPerSample(const fb_row_key& key) {
+  return StandsFor(key.confidence >> FB_WEIGHT_SHIFT);
 }
 
 bool IsUnseen(const fb_row_key& key) {

@@ -20,8 +20,11 @@ namespace fleetblame::agent {
 // The row that a kernel row is. A reason that is not below `reasons` becomes "no writeback".
 Row MakeRow(const fb_row_key& key, const fb_row& row, size_t reasons);
 
-// How many IOs each IO of the row stands for; 0 = it was no sample.
-uint64_t StandsFor(const fb_row_key& key);
+// How many IOs each IO of the row stands for; 0 = it was no sample of IOs.
+uint64_t IosPerSample(const fb_row_key& key);
+
+// How many groups of pages each group of the row stands for; 0 = it was no sample of pages.
+uint64_t GroupsPerSample(const fb_row_key& key);
 
 // Whether it is of pages that were not looked at: see unseen_pages.h.
 bool IsUnseen(const fb_row_key& key);

@@ -21,7 +21,7 @@ TEST(KernelRowsTest, IdsLoseTheirGenerationAndDevicesAreTakenApart) {
   key.issuer_actor = 7;
   key.dev = 8 << 20 | 17;
   key.top = 253 << 20 | 2;
-  key.op = FB_OP_WRITE;
+  key.op = FB_OP_WRITE | 9 << FB_WEIGHT_SHIFT;
   key.confidence = FB_CONF_EXACT | 4 << FB_WEIGHT_SHIFT;
   key.reason = 2;
   fb_row values{};
@@ -43,10 +43,15 @@ TEST(KernelRowsTest, IdsLoseTheirGenerationAndDevicesAreTakenApart) {
 
 TEST(KernelRowsTest, ASampleStandsForAPowerOfTwo) {
   fb_row_key key{};
-  key.confidence = FB_CONF_ISSUER;
-  EXPECT_EQ(StandsFor(key), 0u);
+  key.op = FB_OP_WRITE;
+  key.confidence = FB_CONF_UNSEEN;
+  EXPECT_EQ(IosPerSample(key), 0u);
+  EXPECT_EQ(GroupsPerSample(key), 0u);
+  key.op |= 10 << FB_WEIGHT_SHIFT;
   key.confidence |= 7 << FB_WEIGHT_SHIFT;
-  EXPECT_EQ(StandsFor(key), 128u);
+  EXPECT_EQ(IosPerSample(key), 1024u);
+  EXPECT_EQ(GroupsPerSample(key), 128u);
+  EXPECT_TRUE(IsUnseen(key));
 }
 
 TEST(KernelRowsTest, OnlyTheTopFilesKeepTheirRows) {

@@ -1,32 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node-agent/tracer/bpf/sampled_ios.h"
 
-#include <iterator>
+#include <utility>
 
 #include "node-agent/tracer/bpf/kernel_rows.h"
 
 namespace fleetblame::agent {
 
-void SampledIos::Add(const Row& row, uint64_t stands_for) {
-  samples_[{row.key.device, row.key.operation}].push_back({row, stands_for});
+void SampledIos::Add(SkippedKind kind, Sample sample) {
+  samples_[{sample.row.key.device, kind}].push_back(std::move(sample));
 }
 
-void SampledIos::Charge(DeviceNumber device, Operation direction, uint32_t cell,
-                        const SkippedIos& skipped, uint64_t now_ns, std::vector<Row>* rows,
-                        std::map<std::string, uint64_t>* losses) {
-  const SkippedIos seen = std::exchange(seen_[cell], skipped);
+std::vector<Sample> SampledIos::Charge(DeviceNumber device, SkippedKind kind,
+                                       const SkippedIos& skipped, uint64_t now_ns,
+                                       std::vector<Row>* lost) {
+  const Key key(device, kind);
+  const SkippedIos seen = std::exchange(seen_[key], skipped);
   const SkippedIos grown{.ios = skipped.ios - seen.ios, .bytes = skipped.bytes - seen.bytes};
-  const Key key(device, direction);
   if (auto fresh = samples_.find(key); fresh != samples_.end())
     last_[key] = {.window_end_ns = now_ns, .samples = std::move(fresh->second)};
-  if (grown.bytes == 0 && grown.ios == 0) return;
-  (*losses)["ios_estimated"] += grown.ios;
-  std::vector<Row> charged =
-      ChargeSkipped(last_[key].samples, grown, &(*losses)["ios_estimated_variance"]);
-  if (charged.empty()) {
-    AddLost(device, direction, {.ios = grown.ios, .bytes = grown.bytes}, rows);
-  }
-  std::move(charged.begin(), charged.end(), std::back_inserter(*rows));
+  if (grown.bytes == 0 && grown.ios == 0) return {};
+  std::vector<Sample> charged = ChargeSkipped(last_[key].samples, grown);
+  if (charged.empty())
+    AddLost(device, OperationOf(kind), {.ios = grown.ios, .bytes = grown.bytes}, lost);
+  return charged;
 }
 
 void SampledIos::EndWindow(uint64_t now_ns) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The samples of a window by disk and direction, and what was skipped beside them; with both,
+// The samples of a window by disk and kind, and what was skipped beside them; with both,
 // charges what was skipped (skipped_ios.h). The samples of the last window that had any are kept
 // for a while: when a burst is over, the next sample may be long in coming.
 //
@@ -24,26 +24,25 @@ class SampledIos {
   // `kept_ns`: how long after its window a sample may be used; so long its ids must mean the same.
   explicit SampledIos(uint64_t kept_ns) : kept_ns_(kept_ns) {}
 
-  // A row of this window whose IOs stand for `stands_for` each.
-  void Add(const Row& row, uint64_t stands_for);
+  // A sample of this window.
+  void Add(SkippedKind kind, Sample sample);
 
-  // Charges what of a disk and direction was skipped since the last call; `skipped` counts from the
-  // start, and `cell` tells what it is the count of. Adds to `rows` (as lost where no sample says
-  // whose it was) and to `losses`.
-  void Charge(DeviceNumber device, Operation direction, uint32_t cell, const SkippedIos& skipped,
-              uint64_t now_ns, std::vector<Row>* rows, std::map<std::string, uint64_t>* losses);
+  // What goes to each sample of what was skipped of a disk and kind since the last call; `skipped`
+  // counts from the start. Adds to `lost` where no sample says whose it was.
+  std::vector<Sample> Charge(DeviceNumber device, SkippedKind kind, const SkippedIos& skipped,
+                             uint64_t now_ns, std::vector<Row>* lost);
 
   void EndWindow(uint64_t now_ns);
 
  private:
-  using Key = std::pair<DeviceNumber, Operation>;
+  using Key = std::pair<DeviceNumber, SkippedKind>;
   struct Kept {
     uint64_t window_end_ns = 0;
     std::vector<Sample> samples;
   };
 
   const uint64_t kept_ns_;
-  std::map<uint32_t, SkippedIos> seen_;         // by cell
+  std::map<Key, SkippedIos> seen_;
   std::map<Key, std::vector<Sample>> samples_;  // of this window
   std::map<Key, Kept> last_;
 };

@@ -19,18 +19,18 @@ Wide SumUnseen(const std::vector<Sample>& samples, uint64_t RowValues::*value) {
 
 }  // namespace
 
-std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const SkippedIos& skipped,
-                               uint64_t* variance) {
+std::vector<Sample> ChargeSkipped(const std::vector<Sample>& samples, const SkippedIos& skipped) {
   const Wide bytes = SumUnseen(samples, &RowValues::bytes);
   if (bytes == 0) return {};
   const Wide ios = SumUnseen(samples, &RowValues::ios);
   Dealer deal_bytes(skipped.bytes, bytes);
   // Pieces of a split bio may have bytes and no IO of their own.
   Dealer deal_ios(skipped.ios, ios != 0 ? ios : bytes);
-  std::vector<Row> rows;
+  std::vector<Sample> charged;
   for (const Sample& sample : samples) {
     const RowValues& seen = sample.row.values;
-    Row row;
+    Sample part{.stands_for = sample.stands_for, .groups_per_sample = sample.groups_per_sample};
+    Row& row = part.row;
     row.key = sample.row.key;
     row.key.confidence = Confidence::kEstimated;
     row.values.bytes = deal_bytes.Next(Unseen(sample, seen.bytes));
@@ -40,10 +40,9 @@ std::vector<Row> ChargeSkipped(const std::vector<Sample>& samples, const Skipped
     row.values.io_ns = Scaled(seen.io_ns, seen.ios, row.values.ios);
     row.values.wait = Scaled(seen.wait, row.values.ios);
     row.values.io = Scaled(seen.io, row.values.ios);
-    if (variance != nullptr) *variance += row.values.ios * sample.stands_for;
-    rows.push_back(std::move(row));
+    charged.push_back(std::move(part));
   }
-  return rows;
+  return charged;
 }
 
 }  // namespace fleetblame::agent

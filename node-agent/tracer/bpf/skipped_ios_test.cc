@@ -25,9 +25,15 @@ Sample Make(ActorId actor, uint64_t ios, uint64_t bytes, uint64_t stands_for) {
   return sample;
 }
 
+std::vector<Row> RowsOf(const std::vector<Sample>& charged) {
+  std::vector<Row> rows;
+  for (const Sample& part : charged) rows.push_back(part.row);
+  return rows;
+}
+
 TEST(ChargeSkipped, GoesByWhatTheSamplesStandFor) {
-  const auto rows = ChargeSkipped({Make(1, 100, 100 * 4096, 8), Make(2, 300, 300 * 4096, 8)},
-                                  {2800, 2800 * 4096});
+  const auto rows = RowsOf(ChargeSkipped(
+      {Make(1, 100, 100 * 4096, 8), Make(2, 300, 300 * 4096, 8)}, {2800, 2800 * 4096}));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].key.issuer_actor, 1u);
   EXPECT_EQ(rows[0].key.confidence, Confidence::kEstimated);
@@ -41,8 +47,10 @@ TEST(ChargeSkipped, GoesByWhatTheSamplesStandFor) {
 
 // A CPU with few IOs looks at each one: these stand for themselves and get nothing of the rest.
 TEST(ChargeSkipped, NothingForThoseWhoWereAllLookedAt) {
-  const auto rows = ChargeSkipped({Make(1, 1000, 1000, 1), Make(2, 10, 10, 4)}, {30, 30});
-  ASSERT_EQ(rows.size(), 1u);
+  const auto charged = ChargeSkipped({Make(1, 1000, 1000, 1), Make(2, 10, 10, 4)}, {30, 30});
+  ASSERT_EQ(charged.size(), 1u);
+  EXPECT_EQ(charged[0].stands_for, 4u);
+  const auto rows = RowsOf(charged);
   EXPECT_EQ(rows[0].key.issuer_actor, 2u);
   EXPECT_EQ(rows[0].values.ios, 30u);
 }
@@ -54,7 +62,8 @@ TEST(ChargeSkipped, NobodyToCharge) {
 }
 
 TEST(ChargeSkipped, PiecesWithoutAnIoOfTheirOwn) {
-  const auto rows = ChargeSkipped({Make(1, 0, 4096, 8), Make(2, 0, 4096, 8)}, {14, 14 * 4096});
+  const auto rows =
+      RowsOf(ChargeSkipped({Make(1, 0, 4096, 8), Make(2, 0, 4096, 8)}, {14, 14 * 4096}));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].values.ios + rows[1].values.ios, 14u);
 }
@@ -75,7 +84,7 @@ TEST(ChargeSkipped, AddsUp) {
     }
     const SkippedIos skipped{random() % (uint64_t{1} << random() % 40),
                              random() % (uint64_t{1} << random() % 52)};
-    const auto rows = ChargeSkipped(samples, skipped);
+    const auto rows = RowsOf(ChargeSkipped(samples, skipped));
     if (!any) {
       EXPECT_TRUE(rows.empty());
       continue;

@@ -21,7 +21,21 @@ void UnseenPages::AddSample(const Row& row, uint64_t stands_for) {
 }
 
 void UnseenPages::AddUnseen(Row row, uint64_t stands_for) {
-  unseen_.push_back({std::move(row), stands_for});
+  unseen_.push_back({std::move(row), stands_for, 0});
+}
+
+void UnseenPages::AddSkipped(Sample charged) {
+  unseen_.push_back({std::move(charged.row), charged.groups_per_sample, charged.stands_for});
+}
+
+// Of whose file nothing was looked at.
+Row UnseenPages::WithoutSample(Unseen unseen, std::map<std::string, uint64_t>* losses) {
+  Row row = ToLastDirtier(std::move(unseen.row));
+  if (unseen.ios_per_sample == 0 || row.key.confidence == Confidence::kLost) return row;
+  row.key.confidence = Confidence::kEstimated;
+  (*losses)["ios_estimated"] += row.values.ios;
+  (*losses)["ios_estimated_variance"] += row.values.ios * unseen.ios_per_sample;
+  return row;
 }
 
 std::vector<Row> UnseenPages::Take(std::map<std::string, uint64_t>* losses) {
@@ -29,7 +43,7 @@ std::vector<Row> UnseenPages::Take(std::map<std::string, uint64_t>* losses) {
   for (Unseen& unseen : unseen_) {
     const auto samples = samples_.find({unseen.row.key.device, unseen.row.key.file});
     if (samples == samples_.end()) {
-      rows.push_back(ToLastDirtier(std::move(unseen.row)));
+      rows.push_back(WithoutSample(std::move(unseen), losses));
       continue;
     }
     Wide weights = 0;
@@ -53,7 +67,9 @@ std::vector<Row> UnseenPages::Take(std::map<std::string, uint64_t>* losses) {
       row.values.wait = Scaled(whole.wait, row.values.ios);
       row.values.io = Scaled(whole.io, row.values.ios);
       (*losses)["ios_estimated"] += row.values.ios;
-      (*losses)["ios_estimated_variance"] += row.values.ios * unseen.stands_for;
+      // The file's part of the IOs and the dirtier's part of the file are drawn apart.
+      (*losses)["ios_estimated_variance"] +=
+          row.values.ios * (unseen.stands_for + unseen.ios_per_sample);
       rows.push_back(std::move(row));
     }
   }

@@ -6,6 +6,9 @@
 // for a known number of groups. Where none was in this window, they go to the file's last known
 // dirtier, as pages do of which nothing is recorded.
 //
+// Of very many, most IOs that wrote such pages are not looked at either (bpf/sample.bpf.h). What is
+// charged for them, file and dirtier, is then always an estimate.
+//
 // Not thread-safe.
 // Units: bytes and IOs as in RowValues; `stands_for` counts the sampled group itself too.
 #ifndef NODE_AGENT_TRACER_BPF_UNSEEN_PAGES_H_
@@ -17,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "node-agent/tracer/bpf/skipped_ios.h"
 #include "node-agent/tracer/tracer.h"
 
 namespace fleetblame::agent {
@@ -33,6 +37,9 @@ class UnseenPages {
   // A row of pages that were not. Its dirtier is the last one known of the file, if any.
   void AddUnseen(Row row, uint64_t stands_for);
 
+  // The same, of IOs that were not looked at, as they were charged to a sample.
+  void AddSkipped(Sample charged);
+
   // Rows that add up to those given to AddUnseen, of confidence `estimated`, or else `inode` or
   // `lost`; and forgets everything. `losses` grow by the number of IOs that became `estimated` and
   // by its variance. That is an upper bound: an IO of many groups is taken for one of a single
@@ -48,7 +55,11 @@ class UnseenPages {
   struct Unseen {
     Row row;
     uint64_t stands_for;
+    // The same of the IOs that wrote the pages; 0 = all of these were looked at.
+    uint64_t ios_per_sample;
   };
+
+  static Row WithoutSample(Unseen unseen, std::map<std::string, uint64_t>* losses);
 
   // Bytes for which each dirtier stands beyond what was seen of it.
   std::map<Place, std::map<Dirtier, uint64_t>> samples_;

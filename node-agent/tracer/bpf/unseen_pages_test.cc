@@ -88,6 +88,28 @@ TEST(UnseenPages, WithoutAnySampleTheyGoToTheLastDirtier) {
   EXPECT_TRUE(losses.empty());
 }
 
+// IOs that were not looked at: their file is an estimate already, and so is all that follows.
+TEST(UnseenPages, OfSkippedIosNothingIsMoreThanAnEstimate) {
+  UnseenPages pages;
+  pages.AddSample(Make(5, 3, 1, 4096), 8);
+  auto charged = [](FileId file, ActorId last) {
+    return Sample{.row = Make(file, last, 10, 40960), .stands_for = 16, .groups_per_sample = 8};
+  };
+  pages.AddSkipped(charged(5, 9));
+  pages.AddSkipped(charged(6, 9));
+  pages.AddSkipped(charged(7, kNoActor));
+  Losses losses;
+  const std::vector<Row> rows = pages.Take(&losses);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].key.dirtier_actor, 3u);
+  EXPECT_EQ(rows[0].key.confidence, Confidence::kEstimated);
+  EXPECT_EQ(rows[1].key.dirtier_actor, 9u);
+  EXPECT_EQ(rows[1].key.confidence, Confidence::kEstimated);
+  EXPECT_EQ(rows[2].key.confidence, Confidence::kLost);
+  EXPECT_EQ(losses["ios_estimated"], 20u);
+  EXPECT_EQ(losses["ios_estimated_variance"], 10u * (16 + 8) + 10u * 16);
+}
+
 // Files beyond those that have a number have nothing in common.
 TEST(UnseenPages, FilesWithoutANumberAreNotOneFile) {
   UnseenPages pages;

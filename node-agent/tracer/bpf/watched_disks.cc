@@ -140,6 +140,7 @@ absl::Status WatchedDisks::Put(const fb_device& device) {
     if (bpf_map_lookup_elem(fd, &place, &there) != 0) break;
     if (there.dev != 0 && there.dev != device.dev) continue;
     if (bpf_map_update_elem(fd, &place, &device, BPF_ANY) != 0) break;
+    ++skeleton_->data->live.devices_changed;  // what the programs remember of it is over
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(
@@ -211,11 +212,11 @@ void WatchedDisks::AddLostRows(std::vector<Row>* rows) {
   }
 }
 
-uint32_t WatchedDisks::SkippedCell(const WatchedDisk& disk, Operation direction) {
-  return disk.index * 2 + (direction == Operation::kWrite ? 1 : 0);
-}
-
-SkippedIos WatchedDisks::ReadSkipped(uint32_t cell) const {
+SkippedIos WatchedDisks::ReadSkipped(const WatchedDisk& disk, SkippedKind kind) const {
+  static_assert(static_cast<int>(SkippedKind::kRead) == FB_SKIPPED_READ);
+  static_assert(static_cast<int>(SkippedKind::kDirectWrite) == FB_SKIPPED_DIRECT_WRITE);
+  static_assert(static_cast<int>(SkippedKind::kPageWrite) == FB_SKIPPED_PAGE_WRITE);
+  const uint32_t cell = disk.index * FB_SKIPPED_KINDS + static_cast<uint32_t>(kind);
   std::vector<fb_skipped> values(std::max(1, libbpf_num_possible_cpus()));
   SkippedIos sum;
   if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.skipped), &cell, values.data()) != 0) {

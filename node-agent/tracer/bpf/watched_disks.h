@@ -47,9 +47,8 @@ class WatchedDisks {
   // Adds a row for what the kernel side lost of a disk since the last call.
   void AddLostRows(std::vector<Row>* rows);
 
-  // The cell in which skipped IOs of a disk and direction are counted, and its count.
-  static uint32_t SkippedCell(const WatchedDisk& disk, Operation direction);
-  SkippedIos ReadSkipped(uint32_t cell) const;
+  // How many IOs of a disk and kind were skipped since the start.
+  SkippedIos ReadSkipped(const WatchedDisk& disk, SkippedKind kind) const;
 
  private:
   absl::Status Watch(const std::vector<Disk>& disks);
