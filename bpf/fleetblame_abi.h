@@ -483,8 +483,9 @@ struct fb_config {
   fb_u32 sample_ns; /* a CPU skips IOs and dirtied pages that come closer than this, on average; 0 = never */
   fb_u32 page_calm; /* so many pages in a row are looked at, however fast they come */
   fb_u32 page_step; /* hooks that look at pages until it is reconsidered how many do */
-  /* Function that ends a bio of encrypted copies; 0 = none. */
+  /* Functions that end a bio, 0 = not known: of encrypted copies; of a buffer, of a file or not. */
   fb_u64 encrypt_end;
+  fb_u64 buffer_end;
   /* Functions that give a stack a flag, as [first, last) addresses; 0 = none. */
   struct {
     fb_u64 first;
@@ -515,6 +516,7 @@ struct fb_live {
   fb_u32 page_unseen[FB_PAGE_LEVELS];    /* last regime in which groups of a level were not looked at */
   fb_u64 page_unseen_ns[FB_PAGE_LEVELS]; /* when such a regime last ended; 0 = never */
   fb_u64 page_changed_ns;
+  fb_u64 page_write_end; /* a function that ends writes of pages of files, and nothing else; 0 = not known */
   fb_u64 page_needed_ns; /* when a CPU last found that a lower level would be too low */
 };
 

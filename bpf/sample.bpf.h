@@ -72,7 +72,6 @@ static __always_inline void adapt(struct sampler* my, u32 shift, u64 now) {
 #define TRAIT_PAGES 4u   /* and its writes of pages */
 #define TRAIT_BITS 3
 #define TRAITS_BITS 13
-#define TRAITS_CHANGES 0x7ffffu
 
 /* On a stacked device, or a loop device on a file of a disk, the bios below want to know of each one
  * above. */
@@ -84,14 +83,25 @@ static __always_inline u32 traits_of(const struct fb_device* device) {
   return device->flags || device->upper ? traits : traits | TRAIT_PAGES;
 }
 
+/* What the disk of a bio is known by without looking at it: the number of the block device, which may
+ * be a partition, and a little of the disk's address, as numbers are given anew. */
+static __always_inline u64 disk_mark(u64 bio) {
+  struct bio___disk* old = 0;
+  if (bpf_core_field_exists(old->bi_disk)) return disk_of_plain_bio(bio);
+  u64 bdev = (u64)LOAD(struct bio, bio, bi_bdev);
+  u64 disk = (u64)LOAD(struct block_device, bdev, bd_disk);
+  u32 dev = LOAD(struct block_device, bdev, bd_dev);
+  return (disk >> 6) << 32 ^ dev;
+}
+
 /* `memo` holds the answer for the disk that was asked for last, to be had without another cache line.
  * It is one word, as a hook may come in between. */
-static __always_inline u32 traits_of_disk(u64* memo, u32 dev) {
-  u64 id = (u64)dev << 19 | (live.devices_changed & TRAITS_CHANGES);
+static __always_inline u32 traits_of_disk(u64* memo, u64 bio) {
+  u64 id = (disk_mark(bio) ^ (u64)live.devices_changed << 32) << TRAITS_BITS;
   u64 known = *(volatile u64*)memo;
-  if (known >> TRAITS_BITS == id) return known & ((1u << TRAITS_BITS) - 1);
-  u32 traits = traits_of(device_of(dev));
-  *(volatile u64*)memo = id << TRAITS_BITS | traits;
+  if ((known ^ id) < 1u << TRAITS_BITS) return known & ((1u << TRAITS_BITS) - 1);
+  u32 traits = traits_of(device_of(disk_of_plain_bio(bio)));
+  *(volatile u64*)memo = id | traits;
   return traits;
 }
 
@@ -120,11 +130,21 @@ static __noinline int find_written_page(u64 bio, struct fb_page_key* key) {
   return 1;
 }
 
+/* The function that ends a bio is one that only ends writes of pages, unless it is the one for any
+ * buffer. */
+static __always_inline void remember_end(u64 bio) {
+  if (live.page_write_end || !config.buffer_end) return;
+  u64 end = (u64)LOAD(struct bio, bio, bi_end_io);
+  if (end != config.buffer_end) live.page_write_end = end;
+}
+
 __noinline int writes_unseen_page(u64 bio) {
   u32 level = live.page_level;
   struct fb_page_key key = {};
   if (!level || !find_written_page(bio, &key)) return 0;
-  return !group_is_seen(&key, page_mix(&key), level);
+  if (group_is_seen(&key, page_mix(&key), level)) return 0;
+  remember_end(bio);
+  return 1;
 }
 
 static __always_inline bool is_sampled(u64 bio, u32 opf, u32 flags, u32 bytes, u32 traits) {
@@ -154,9 +174,9 @@ static __always_inline u64 bio_address(struct sampler* my, const struct bio* bio
 static __always_inline bool skip_bio(const struct bio* bio, const u64* place) {
   struct sampler* my = sampler();
   if (!my || !my->skip) return false;
-  u32 traits = traits_of_disk(&my->queued_to, disk_number(bio_disk(bio)));
-  if (!(traits & TRAIT_SAMPLED)) return false;
   u64 address = bio_address(my, bio, place);
+  u32 traits = traits_of_disk(&my->queued_to, address);
+  if (!(traits & TRAIT_SAMPLED)) return false;
   u32 bytes = bio->bi_iter.bi_size;
   if (!is_sampled(address, bio->bi_opf, bio->bi_flags, bytes, traits)) return false;
   /* Another thread may have come in between where hooks can be preempted. */

@@ -27,8 +27,10 @@ static __always_inline u32 kind_of_skipped(u64 bio, u32 op) {
   u32 pinned = config.bio_pinned;
   if (LOAD(struct bio, bio, bi_flags) & pinned) return FB_SKIPPED_DIRECT_WRITE;
   /* What a page's write has behind it is no bio. */
+  u64 end = live.page_write_end;
   struct fb_page_key key;
-  if (find_written_page(bio, &key)) return FB_SKIPPED_PAGE_WRITE;
+  if ((end && (u64)LOAD(struct bio, bio, bi_end_io) == end) || find_written_page(bio, &key))
+    return FB_SKIPPED_PAGE_WRITE;
   u64 whole = (u64)LOAD(struct bio, bio, bi_private);
   bool direct = pinned && (LOAD(struct bio, whole, bi_flags) & pinned);
   return direct ? FB_SKIPPED_DIRECT_WRITE : FB_SKIPPED_KINDS;
@@ -38,9 +40,8 @@ static __always_inline u32 kind_of_skipped(u64 bio, u32 op) {
 static __always_inline u32 traits_at_end(u64 bio) {
   struct sampler* my = sampler();
   if (!my) return 0;
-  u32 dev = disk_of_plain_bio(bio);
-  u32 traits = traits_of_disk(&my->ended_on, dev);
-  return traits ? traits : traits_of(device_of_request(dev));
+  u32 traits = traits_of_disk(&my->ended_on, bio);
+  return traits ? traits : traits_of(device_of_request(disk_of_plain_bio(bio)));
 }
 
 /* `bytes` of a bio without origin are done: a value of enum completed. An error is too rare to be

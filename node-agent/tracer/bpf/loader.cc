@@ -251,10 +251,11 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
     if (index.has_value()) skeleton_->rodata->config.cgroup_v1_subsystem = *index;
   }
   if (auto symbols = OpenSymbols(); symbols.ok()) {
-    const std::string name = "blk_crypto_fallback_encrypt_endio";
-    if (auto found = FindFunctions(**symbols, {name}); found.contains(name)) {
-      skeleton_->rodata->config.encrypt_end = found[name].first;
-    }
+    const std::string encrypt = "blk_crypto_fallback_encrypt_endio";
+    const std::string buffer = "end_bio_bh_io_sync";
+    auto found = FindFunctions(**symbols, {encrypt, buffer});
+    skeleton_->rodata->config.encrypt_end = found[encrypt].first;
+    skeleton_->rodata->config.buffer_end = found[buffer].first;
   }
   // Functions that say what a stack is about.
   if (auto symbols = OpenSymbols(); symbols.ok()) {
