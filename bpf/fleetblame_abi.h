@@ -482,7 +482,7 @@ struct fb_config {
   } record;
   fb_u32 sample_ns; /* a CPU skips IOs and dirtied pages that come closer than this, on average; 0 = never */
   fb_u32 page_calm; /* so many pages in a row are looked at, however fast they come */
-  fb_u32 page_step; /* hooks that look at pages until it is reconsidered how many do */
+  fb_u32 sample_step; /* see sample_rate.bpf.h */
   /* Functions that end a bio, 0 = not known: of encrypted copies; of a buffer, of a file or not. */
   fb_u64 encrypt_end;
   fb_u64 buffer_end;

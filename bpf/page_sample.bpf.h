@@ -2,9 +2,10 @@
 /*
  * Which dirtied pages are looked at. All of them, until a CPU dirties more than it may cost to look
  * at; from then on one group of pages in 2^level, chosen by a hash of its place. So whoever dirties
- * a page, and whoever writes it out, comes to the same answer, without a table. IOs are looked at
- * in any case: of the pages that were not, user space is told how many bytes of which file they
- * were, and shares them out among those that dirtied the pages of this file that were.
+ * a page, and whoever writes it out, comes to the same answer, without a table. Of the pages that
+ * are not looked at, user space is told how many bytes of which file an IO wrote, and shares them
+ * out among those that dirtied the pages of this file that were. (Of IOs that write a single one of
+ * them only some are looked at: see sample.bpf.h.)
  *
  * The beginning of each file is always looked at, or of most small files nobody would be known.
  *
@@ -19,8 +20,7 @@
 #include "bpf/sample_rate.bpf.h"
 
 /* config.page_calm looked-at hooks in a row have to come too fast before pages are first left out.
- * From then on the level is reconsidered after config.page_step of them, or after a while. It is that
- * of all CPUs: the busiest one decides, so it falls by one at a time. */
+ * The level is that of all CPUs: the busiest one decides, so it falls by one at a time. */
 
 struct page_sampler {
   u64 since_ns; /* when it began to count */
@@ -137,7 +137,7 @@ static __always_inline void count_pages_seen(void) {
     return;
   }
   u64 now = bpf_ktime_get_boot_ns();
-  if (looked_at >= config.page_step || now - my->since_ns > SAMPLE_WHILE_NS) adapt_page_level(now);
+  if (is_time_to_adapt(looked_at, my->since_ns, now)) adapt_page_level(now);
 }
 
 /* btrfs and f2fs keep their metadata in pages of inodes too, and their ledgers count each page. */

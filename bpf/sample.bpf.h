@@ -15,10 +15,8 @@
 #include "bpf/layer.bpf.h"
 #include "bpf/sample_rate.bpf.h"
 
-/* So many IOs in a row have to come too fast before the first is skipped, and so many that are
- * looked at before the rate is changed again. */
+/* So many IOs in a row have to come too fast before the first is skipped. */
 #define SAMPLE_CALM 1024u
-#define SAMPLE_STEP 64u
 #define SAMPLE_MAX_SHIFT 10u
 /* Looking at a large IO costs little beside the IO; and it may be split, which hides what it was.
  */
@@ -32,7 +30,7 @@ struct sampler {
   u32 looked_at;
   u32 skip;  /* IOs to skip from now on */
   u32 shift; /* one in 2^shift is looked at */
-  u32 reserved;
+  u32 window; /* in which one was last */
   u64 skipped;  /* the last bio that was, until block_bio_queue_again has heard of it too */
   u64 address;  /* see bio_address */
   u64 queued_to; /* the disk asked for last, and its traits */
@@ -174,6 +172,11 @@ static __always_inline u64 bio_address(struct sampler* my, const struct bio* bio
 static __always_inline bool skip_bio(const struct bio* bio, const u64* place) {
   struct sampler* my = sampler();
   if (!my || !my->skip) return false;
+  if (live.window - my->window > 1) {
+    /* There is so little to do by now that it may be looked at. */
+    my->skip = 0;
+    return false;
+  }
   u64 address = bio_address(my, bio, place);
   u32 traits = traits_of_disk(&my->queued_to, address);
   if (!(traits & TRAIT_SAMPLED)) return false;
@@ -194,6 +197,7 @@ __noinline u32 sample_weight(u64 now) {
   if (!my) return 0;
   u32 shift = my->shift & 15;
   u32 looked_at = ++my->looked_at;
+  my->window = live.window;
   if (!shift) {
     if (looked_at >= SAMPLE_CALM) adapt(my, shift, now);
     return 0;
@@ -202,7 +206,7 @@ __noinline u32 sample_weight(u64 now) {
   u32 most = (2u << shift) - 1;
   u32 skip = bpf_get_prandom_u32() & most;
   my->skip = skip == most ? most >> 1 : skip;
-  if (looked_at >= SAMPLE_STEP || now - my->since_ns > SAMPLE_WHILE_NS) adapt(my, shift, now);
+  if (is_time_to_adapt(looked_at, my->since_ns, now)) adapt(my, shift, now);
   return shift;
 }
 

@@ -13,12 +13,20 @@
 /* Fewer are skipped once that would have done for so long: what comes in bursts is not calm between
  * them. */
 #define SAMPLE_PATIENCE_NS 1000000000ull
-/* So often that is reconsidered, or after some that were looked at. */
+/* Longer than any that matters, and room to be shifted. */
+#define SAMPLE_LONGEST_NS (1ull << 45)
+/* So often that is reconsidered, or once config.sample_step were looked at, which is twice as many as
+ * should be in that time. A burst of fewer means nothing. */
 #define SAMPLE_WHILE_NS 250000000ull
+
+static __always_inline bool is_time_to_adapt(u32 looked_at, u64 since_ns, u64 now) {
+  return looked_at >= config.sample_step || now - since_ns > SAMPLE_WHILE_NS;
+}
 
 /* Whether one in 2^shift were few enough, if with one in 2^old so many took so long. */
 static __always_inline bool is_slow_enough(u32 shift, u32 old, u32 looked_at, u64 took_ns) {
   u64 least = (u64)looked_at * config.sample_ns * (shift ? SAMPLED_PART : 1);
+  if (took_ns > SAMPLE_LONGEST_NS) took_ns = SAMPLE_LONGEST_NS;
   return took_ns << (shift & 15) >> (old & 15) >= least;
 }
 

@@ -41,6 +41,7 @@ namespace {
 
 constexpr size_t kMaxMessages = 16384;
 constexpr uint32_t kLeastPageCalm = 1024;
+constexpr uint32_t kLeastSampleStep = 128;
 thread_local std::string* message_sink = nullptr;
 
 int TakeMessage(libbpf_print_level level, const char* format, va_list arguments) {
@@ -227,8 +228,7 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
     skeleton_->rodata->config.sample_ns = 1'000'000'000 / options.sample_above;
     // What a CPU may dirty in a second it may dirty at once: most bursts end before.
     skeleton_->rodata->config.page_calm = std::max(kLeastPageCalm, options.sample_above);
-    // Of a tenth of a second, if as many are looked at as may be.
-    skeleton_->rodata->config.page_step = std::clamp(options.sample_above / 40, 32u, 512u);
+    skeleton_->rodata->config.sample_step = std::max(kLeastSampleStep, options.sample_above / 8);
   }
   skeleton_->rodata->config.blind_journal =
       !kernel.TracepointArguments("jbd2_start_commit").has_value();
