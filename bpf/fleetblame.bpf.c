@@ -1151,7 +1151,8 @@ static __always_inline int on_complete(struct request* rq, u32 error, u32 bytes)
   u64 bio = (u64)LOAD(struct request, rq, bio);
   bool final = bytes >= rq->__data_len;
   u32 flags = final ? COMPLETE_FIRST | (live.trace ? COMPLETE_TRACE : 0) : 0;
-  if (live.skipped && final && !error && complete_alone_skipped(bio, bytes)) return 0;
+  bool alone = bio && final && !error && rq->bio == rq->biotail;
+  if (live.skipped && alone && complete_alone_skipped(bio, rq->cmd_flags, bytes)) return 0;
   /* Rare: look for the bio that will be the first one. */
   if (!final) pass_on(bio, first_bio_after(bio, bytes));
   if (error) error = error < 0x10000 ? error : (u32)-error;

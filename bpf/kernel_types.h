@@ -142,6 +142,7 @@ struct request {
   unsigned int __data_len;
   u64 __sector;
   struct bio *bio;
+  struct bio *biotail;
   struct block_device *part;
 };
 struct request___disk { /* before 5.17 */

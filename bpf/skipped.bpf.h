@@ -46,8 +46,8 @@ static __always_inline u32 traits_at_end(u64 bio) {
 
 /* `bytes` of a bio without origin are done: a value of enum completed. An error is too rare to be
  * estimated; it is a row of its own, of which all is known but who asked. */
-static __always_inline int count_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
-  u32 kind = kind_of_skipped(bio, LOAD(struct bio, bio, bi_opf) & REQ_OP_MASK);
+static __always_inline int count_skipped(u64 bio, u32 opf, u32 bytes, u32 flags, u32 error) {
+  u32 kind = kind_of_skipped(bio, opf & REQ_OP_MASK);
   if (kind >= FB_SKIPPED_KINDS) return BIO_UNKNOWN;
   u32 traits = traits_at_end(bio);
   if (!traits) return BIO_DONE; /* not watched */
@@ -71,15 +71,14 @@ static __always_inline int count_skipped(u64 bio, u32 bytes, u32 flags, u32 erro
   return BIO_DONE;
 }
 __noinline int complete_skipped(u64 bio, u32 bytes, u32 flags, u32 error) {
-  return count_skipped(bio, bytes, flags, error);
+  return count_skipped(bio, LOAD(struct bio, bio, bi_opf), bytes, flags, error);
 }
 
-/* The short way for nearly all of them: a request that is one whole bio, and that ends well. False
- * if it is something else, of which nothing has been counted. */
-__noinline int complete_alone_skipped(u64 bio, u32 bytes) {
-  if (LOAD(struct bio, bio, bi_iter.bi_size) != bytes || LOAD(struct bio, bio, bi_next)) return false;
+/* The short way for nearly all of them: the last bytes of a request that is one bio, and that ends well.
+ * False if it is something else, of which nothing has been counted. */
+__noinline int complete_alone_skipped(u64 bio, u32 opf, u32 bytes) {
   if (live.stacks || bio_find(bio)) return false;
-  return count_skipped(bio, bytes, COMPLETE_FIRST, 0) == BIO_DONE;
+  return count_skipped(bio, opf, bytes, COMPLETE_FIRST, 0) == BIO_DONE;
 }
 
 #endif /* BPF_SKIPPED_BPF_H_ */

@@ -217,7 +217,8 @@ absl::StatusOr<std::vector<uint64_t>> RunActors(const std::string& writer, const
     uint64_t bytes = 0;
     if (result->exit_status != 0 ||
         !absl::SimpleAtoi(absl::StripAsciiWhitespace(result->output), &bytes)) {
-      return absl::InternalError(absl::StrCat(actors[i].comm, " failed (", actors[i].mode, ")"));
+      return absl::InternalError(absl::StrCat(actors[i].comm, " (", actors[i].mode, ") ",
+                                              DescribeEnd(result->exit_status)));
     }
     moved.push_back(bytes);
   }

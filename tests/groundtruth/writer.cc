@@ -304,6 +304,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   if (!o.cgroup.empty()) {
+    // Where memory cannot be had, calls are to say so (see WriteAll). Else the kernel would kill, when
+    // pages are written back more slowly than they are dirtied.
+    File score("/proc/self/oom_score_adj", O_WRONLY);
+    score.Check(write(score.fd(), "-1000", 5) == 5, "write");
     File processes(o.cgroup + "/cgroup.procs", O_WRONLY);
     processes.Check(write(processes.fd(), "0", 1) == 1, "join");
   }

@@ -46,12 +46,12 @@ std::string FindProgram(const std::string& name) {
   _exit(127);
 }
 
+}  // namespace
+
 std::string DescribeEnd(int status) {
   if (WIFSIGNALED(status)) return absl::StrCat("was killed by signal ", WTERMSIG(status));
   return absl::StrCat("ended with status ", WEXITSTATUS(status));
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
     const std::vector<std::string>& argv, Output output, const std::string& file) {

@@ -22,6 +22,9 @@
 
 namespace fleetblame::testing {
 
+// How a child ended, from its exit_status.
+std::string DescribeEnd(int status);
+
 struct ChildResult {
   int exit_status = 0;  // as of waitpid
   std::string output;   // standard output, when it was captured
