@@ -9,7 +9,7 @@
 
 #include "bpf/maps.bpf.h"
 
-#define SAMPLED_PART 4
+#define SAMPLED_PART 8
 /* Fewer are skipped once that would have done for so long: what comes in bursts is not calm between
  * them. */
 #define SAMPLE_PATIENCE_NS 1000000000ull

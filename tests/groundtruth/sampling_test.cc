@@ -125,12 +125,12 @@ class SamplingTest : public ::testing::Test {
   }
 
   // The same with one that looks at a sixteenth of what a process comes to on this machine, or
-  // less: a quarter of the rate above which it skips any. All tests share it, as loading it takes
+  // less: an eighth of the rate above which it skips any. All tests share it, as loading it takes
   // long in a virtual machine.
   void WatchAndSkip() {
     if (sampling_tracer_ == nullptr) {
       const double rate = MeasureRate();
-      auto tracer = Watch(std::max(1.0, 4 * rate / looks_at_one_in_));
+      auto tracer = Watch(std::max(1.0, 8 * rate / looks_at_one_in_));
       ASSERT_TRUE(tracer.ok()) << tracer.status();
       sampling_tracer_ = *std::move(tracer);
     }

@@ -228,7 +228,7 @@ absl::Status LoadedPrograms::Prepare(const BpfTracerOptions& options, const Kern
     skeleton_->rodata->config.sample_ns = 1'000'000'000 / options.sample_above;
     // What a CPU may dirty in a second it may dirty at once: most bursts end before.
     skeleton_->rodata->config.page_calm = std::max(kLeastPageCalm, options.sample_above);
-    skeleton_->rodata->config.sample_step = std::max(kLeastSampleStep, options.sample_above / 8);
+    skeleton_->rodata->config.sample_step = std::max(kLeastSampleStep, options.sample_above / 16);
   }
   skeleton_->rodata->config.blind_journal =
       !kernel.TracepointArguments("jbd2_start_commit").has_value();
