@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -173,19 +174,22 @@ absl::Status BpfTracer::AddRows(Snapshot* snapshot) {
   return absl::OkStatus();
 }
 
-// Of which kind the IOs of a row are, if they are samples.
-SkippedKind KindOf(const fb_row_key& key) {
+// Of which kind the IOs of a row are, if they are samples. None, if the level of pages fell just when
+// a page's write was looked at, and its dirtier was known after all.
+std::optional<SkippedKind> KindOfSample(const fb_row_key& key) {
+  if (IosPerSample(key) == 0) return std::nullopt;
   if (IsUnseen(key)) return SkippedKind::kPageWrite;
-  const bool reads = (key.op & FB_OP_MASK) == FB_OP_READ;
-  return reads ? SkippedKind::kRead : SkippedKind::kDirectWrite;
+  if ((key.op & FB_OP_MASK) == FB_OP_READ) return SkippedKind::kRead;
+  if ((key.confidence & FB_CONFIDENCE_MASK) == FB_CONF_ISSUER) return SkippedKind::kDirectWrite;
+  return std::nullopt;
 }
 
 // Keeps a row, and what it says of those that were not looked at.
 void BpfTracer::TakeRow(const fb_row_key& key, Row row, std::vector<Row>* rows) {
-  const uint64_t ios = IosPerSample(key);
   const uint64_t groups = GroupsPerSample(key);
-  if (ios != 0) {
-    samples_.Add(KindOf(key), {.row = row, .stands_for = ios, .groups_per_sample = groups});
+  if (auto kind = KindOfSample(key); kind.has_value()) {
+    samples_.Add(*kind,
+                 {.row = row, .stands_for = IosPerSample(key), .groups_per_sample = groups});
   }
   if (IsUnseen(key)) {
     unseen_pages_.AddUnseen(std::move(row), groups);
