@@ -510,7 +510,7 @@ struct fb_live {
   fb_u32 range_levels; /* bits of the levels at which ranges were noted; set by the programs */
   fb_u32 devices_changed; /* grows with each change of `devices` */
   fb_u32 skipped; /* last window in which IOs were skipped, 0 = never; set by the programs */
-  /* See page_sample.bpf.h; set by the programs, and by user space when trace mode begins. */
+  /* See page_sample.bpf.h; set by the programs. */
   fb_u32 page_level;
   fb_u32 page_regime;                    /* grows with each change of the level, from 1 on */
   fb_u32 page_unseen[FB_PAGE_LEVELS];    /* last regime in which groups of a level were not looked at */

@@ -137,7 +137,7 @@ static __always_inline void count_pages_seen(void) {
     return;
   }
   u64 now = bpf_ktime_get_boot_ns();
-  if (is_time_to_adapt(looked_at, my->since_ns, now)) adapt_page_level(now);
+  if (live.trace || is_time_to_adapt(looked_at, my->since_ns, now)) adapt_page_level(now);
 }
 
 /* btrfs and f2fs keep their metadata in pages of inodes too, and their ledgers count each page. */
